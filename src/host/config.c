@@ -1,5 +1,5 @@
 /* The configuration: read once from the environment at the first intercepted call. */
-#include "host.h"
+#include "process.h"
 
 #include <ctype.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Files and streams of the shim in the program's process. They are opened on descriptors above the
  * standard ones, without waiting for a reader, and written without raising a signal. */
-#include "host.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -140,29 +140,18 @@ static int write_blocked(int fd, const char *data, size_t length, double patienc
     return 0;
 }
 
-/* A write may raise two signals, which are sent to the writing thread. The thread blocks them; one
- * that is pending afterwards and was not before was raised by the write, and is removed. */
+/* A write may raise two signals, which are sent to the writing thread: it blocks them. */
 int clb_file_write(int fd, const char *data, size_t length, double patience)
 {
-    static const struct {
-        int signal, error;
-    } raised[] = {{SIGPIPE, EPIPE}, {SIGXFSZ, EFBIG}};
     sigset_t blocked, before, pending;
     sigemptyset(&blocked);
-    for (size_t i = 0; i < CLB_COUNT_OF(raised); i++)
-        sigaddset(&blocked, raised[i].signal);
+    sigaddset(&blocked, SIGPIPE);
+    sigaddset(&blocked, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
     sigpending(&pending);
     int error = write_blocked(fd, data, length, patience);
-    for (size_t i = 0; i < CLB_COUNT_OF(raised); i++) {
-        if (error != raised[i].error || sigismember(&pending, raised[i].signal) != 0)
-            continue;
-        sigset_t one;
-        sigemptyset(&one);
-        sigaddset(&one, raised[i].signal);
-        while (sigtimedwait(&one, NULL, &(struct timespec){0}) < 0 && errno == EINTR)
-            ;
-    }
+    if (error == EPIPE || error == EFBIG)
+        clb_signals_remove_raised(&pending);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }

@@ -9,11 +9,9 @@
  * another thread loaded a library inherits half-made tables: its own dlopen ends the process
  * ("dl_open_worker_begin: Assertion ... RT_CONSISTENT failed"), or it hangs at exit. So a fork
  * waits, for a limited time, while the shim causes libraries to be loaded. */
-#include "host.h"
+#include "process.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 
 /* The longest that a fork waits for threads that load; the next ones do not wait for the same
  * threads again. */
@@ -82,9 +80,10 @@ void clb_fork_watch(void)
 /* Set in a mutex's generation while a thread makes it anew. */
 #define BEING_MADE (1U << 31)
 
-static void make_anew(struct clb_mutex *mutex, unsigned now)
+void clb_mutex_renew(struct clb_mutex *mutex)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    const unsigned now = clb_generation();
     for (unsigned seen = atomic_load(&mutex->generation); seen != now;
          seen = atomic_load_explicit(&mutex->generation, memory_order_acquire)) {
         if (seen != (now | BEING_MADE) &&
@@ -96,38 +95,14 @@ static void make_anew(struct clb_mutex *mutex, unsigned now)
     }
 }
 
-static void make_sure(struct clb_mutex *mutex)
-{
-    const unsigned now = clb_generation();
-    if (CLB_UNLIKELY(atomic_load_explicit(&mutex->generation, memory_order_acquire) != now))
-        make_anew(mutex, now);
-}
-
-static bool is_first(struct clb_mutex *mutex)
-{
-    const bool first = mutex->last != clb_generation();
-    mutex->last = clb_generation();
-    return first;
-}
-
-bool clb_lock(struct clb_mutex *mutex)
-{
-    make_sure(mutex);
-    pthread_mutex_lock(&mutex->mutex);
-    return is_first(mutex);
-}
-
 bool clb_lock_try(struct clb_mutex *mutex, bool *first)
 {
-    make_sure(mutex);
+    clb_mutex_renew(mutex);
     const bool locked = pthread_mutex_trylock(&mutex->mutex) == 0;
-    *first = locked && is_first(mutex);
+    *first = locked && mutex->last != clb_generation();
+    if (locked)
+        mutex->last = clb_generation();
     return locked;
-}
-
-void clb_unlock(struct clb_mutex *mutex)
-{
-    pthread_mutex_unlock(&mutex->mutex);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */

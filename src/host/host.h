@@ -1,10 +1,13 @@
-/* host: types, status, checked sizes, configuration, log, files, the thread state guard, threads.
+/* host: what a call needs of the operating system: status, sizes, the configuration, log and trace,
+ * locks, the thread's state, worker threads. The rest of the room is in process.h.
  *
  * This layer uses neither OpenCL nor a BLAS library. Every other layer may include this header. */
-#ifndef CLB_BASE_H
-#define CLB_BASE_H
+#ifndef CLB_HOST_H
+#define CLB_HOST_H
 
+#include <fenv.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -121,12 +124,6 @@ typedef enum clb_math {
     CLB_MATH_FAST     /* errors may be larger */
 } clb_math;
 
-/* CLBLAS_SHIM_MEMORY: bytes, or a share of the device's memory when percent is not 0. */
-struct clb_memory_limit {
-    uint64_t bytes;
-    double percent;
-};
-
 /* One override of CLBLAS_SHIM_PARAMS: "gemm.kc=64". `key` is not terminated. */
 struct clb_param_override {
     const char *key;
@@ -142,7 +139,10 @@ struct clb_config {
     const char *device; /* NULL: best by capability */
     const char *next;   /* NULL: search as the linker would */
     double threshold;   /* < 0: not set */
-    struct clb_memory_limit memory;
+    struct clb_memory_limit {
+        uint64_t bytes;
+        double percent; /* not 0: a share of the device's memory instead */
+    } memory;
     clb_math math;
     const char *kernel; /* NULL: by device */
     bool reproducible, progress;
@@ -171,27 +171,32 @@ static inline const struct clb_config *clb_config_get(void)
     return CLB_LIKELY(config != NULL) ? config : clb_config_read();
 }
 
-/* The threshold that CLBLAS_SHIM_THRESHOLD_<NAME> or CLBLAS_SHIM_THRESHOLD sets for a routine
- * ("dgemm"), as the cube root of the work; negative when neither is set. */
-double clb_config_threshold(const char *routine);
+/* ---- time ------------------------------------------------------------------------------------ */
 
-/* True when CLBLAS_SHIM_STATS is `-` now. Reads no other variable: for a process that ends without
- * an intercepted call. */
-bool clb_config_asks_for_table(void);
+/* Monotonic time in seconds. */
+static inline double clb_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
-/* Write one line to stderr for every CLBLAS_SHIM... in the environment that is not a known
- * variable. `routine` returns the names for CLBLAS_SHIM_THRESHOLD_<NAME>, NULL after the last. */
-void clb_config_check_names(const char *(*routine)(size_t index));
+/* Seconds of CPU time that the process has used. */
+static inline double clb_cpu_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
-/* Parse one configuration from `lookup` (getenv in the library, a table in the tests). Each invalid
- * value is reported by one line and replaced by its default. */
-void clb_config_parse(struct clb_config *config, const char *(*lookup)(const char *name));
+/* A time of clb_now() for pthread_cond_clockwait(..., CLOCK_MONOTONIC, ...). */
+static inline struct timespec clb_time_of(double now)
+{
+    time_t seconds = (time_t)now;
+    return (struct timespec){.tv_sec = seconds, .tv_nsec = (long)(1e9 * (now - (double)seconds))};
+}
 
-/* Parse numbers independently of the locale. False unless all of [text, text+length) is valid. */
-bool clb_parse_number(const char *text, size_t length, double *value);
-bool clb_parse_bytes(const char *text, size_t length, double *value, bool *percent);
-
-/* ---- log (log.c) ----------------------------------------------------------------------------- */
+/* ---- log, trace ------------------------------------------------------------------------------ */
 
 extern _Atomic int clb_log_limit; /* of clb_log_level: lines above it are not written */
 
@@ -208,8 +213,15 @@ void clb_log(clb_log_level level, const char *format, ...) CLB_PRINTF(2, 3);
  * invalid configuration values and fatal errors. */
 void clb_complain(const char *format, ...) CLB_PRINTF(1, 2);
 
-/* Open the log file and take the level from the configuration. Called once, by clb_config_read. */
-void clb_log_open(clb_log_level level, const char *file);
+extern const char *clb_trace_file; /* NULL: no trace. Constant once the configuration is read. */
+
+static inline bool clb_trace_wanted(void)
+{
+    return CLB_UNLIKELY(clb_trace_file != NULL);
+}
+
+/* Add a span of the calling thread from `begin` until now; `name` must stay valid. */
+void clb_trace_since(const char *name, double begin);
 
 /* ---- progress (progress.c): how far a long call is, on a terminal ---------------------------- */
 
@@ -250,143 +262,34 @@ static inline void clb_progress_note_columns(size_t k, size_t n)
     clb_progress_note(1 - rest * rest * rest);
 }
 
-/* ---- files (file.c): files of the shim in the program's process ------------------------------ */
+/* ---- what the program must not notice of the driver (thread_state.c) ------------------------- */
 
-/* open(2) that never blocks (a FIFO without a reader is ENXIO). The descriptor is close-on-exec and
- * never 0 to 2, even when the program has closed those. */
-int clb_file_open(const char *path, int flags, unsigned mode);
-/* Open a regular file for reading by clb_file_open; NULL when it isn't one or can't be read. */
-FILE *clb_file_read(const char *path);
-/* True for what belongs to the user or root, and which no other user may write to. */
-struct stat;
-bool clb_file_is_private(const struct stat *info);
-/* Create a new file for writing in the folder of `path`; its name is stored in `name`, which has
- * `size` characters. -1 and errno on failure. */
-int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode);
-/* Write all of `data`; returns 0 or the errno. The program gets neither SIGPIPE nor SIGXFSZ. On a
- * non-blocking descriptor this waits up to `patience` seconds for room for each piece, then returns
- * EAGAIN. */
-int clb_file_write(int fd, const char *data, size_t length, double patience);
-/* The text of an error of clb_file_write or open, for the user. */
-const char *clb_file_error(int error);
-
-/* ---- text (text.c): locale-independent formatting into a growing buffer ---------------------- */
-
-struct clb_text {
-    char *data; /* owned, terminated; NULL while empty */
-    size_t length;
-    size_t capacity;
-    bool failed; /* memory ran out: the content must not be used */
-};
-
-void clb_text_free(struct clb_text *text);
-void clb_text_add(struct clb_text *text, const char *string);
-void clb_text_addf(struct clb_text *text, const char *format, ...) CLB_PRINTF(2, 3);
-/* Adds a JSON string, escaped and with quotes. */
-void clb_text_add_quoted(struct clb_text *text, const char *string);
-/* Adds the shortest decimal that reads back as the same double, with a '.' in every locale. */
-void clb_text_add_double(struct clb_text *text, double value);
-
-/* ---- report_file.c: files that are written when the process ends ----------------------------- */
-
-/* Remember the working directory, for a relative name, and the time. Called at the first
- * intercepted call. */
-void clb_report_file_note(const char *name);
-/* Write the text, a JSON object, to the file `name`, in which %p stands for the process id; the
- * time becomes the object's first member. A file of ours that was written before this process's
- * first call is replaced; otherwise the process id is appended to the new file's name. `-` is
- * stderr, for any text. A failure is reported by one line that names the variable. */
-void clb_report_file_write(const char *variable, const char *name, const struct clb_text *text);
-
-/* Monotonic time in seconds. */
-static inline double clb_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* Seconds of CPU time that the process has used. */
-static inline double clb_cpu_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* A time of clb_now() for pthread_cond_clockwait(..., CLOCK_MONOTONIC, ...). */
-static inline struct timespec clb_time_of(double now)
-{
-    time_t seconds = (time_t)now;
-    return (struct timespec){.tv_sec = seconds, .tv_nsec = (long)(1e9 * (now - (double)seconds))};
-}
-
-/* ---- trace (trace.c): CLBLAS_SHIM_TRACE, a timeline of calls and commands -------------------- */
-
-/* The side of a span: a thread of the program, or a queue of the device. */
-enum clb_trace_side { CLB_TRACE_HOST, CLB_TRACE_DEVICE };
-
-extern const char *clb_trace_file; /* NULL: no trace. Constant once the configuration is read. */
-
-static inline bool clb_trace_wanted(void)
-{
-    return CLB_UNLIKELY(clb_trace_file != NULL);
-}
-
-/* Add a span from `begin` to `end`, in seconds of the side's own clock. `name` must stay valid;
- * `track` is the number of the thread or queue. */
-void clb_trace_span(enum clb_trace_side side, long track, const char *name, double begin,
-                    double end);
-/* Add a span of the calling thread from `begin` until now. */
-void clb_trace_since(const char *name, double begin);
-/* Report one estimate of clb_now() minus the device's clock; the smallest of all is used. */
-void clb_trace_offset(double offset);
-/* Called once, by clb_config_read. */
-void clb_trace_open(const char *file);
-
-/* ---- thread_state.c: what the program must not notice of the driver ------------------------ */
-
-struct clb_host_state {
-    /* the saved signal mask, floating-point environment, cancel state, errno */
-    uint64_t storage[64];
+struct clb_thread_state {
+    sigset_t mask, pending;
+    fenv_t environment;
+    int cancel_state, error;
 };
 
 /* Called by the program's thread before and after any code that may enter the OpenCL driver. In
  * between the signals that have a handler are blocked, the floating-point environment is the
  * default and cancellation is disabled; errno is restored at the end. */
-void clb_host_state_save(struct clb_host_state *state);
-void clb_host_state_restore(const struct clb_host_state *state);
-
-/* The threads between these two, and others that are inside the driver: clb_inside_add(1) and (-1)
- * by the thread itself. True while there are any besides the calling thread. */
-void clb_inside_add(int change);
-bool clb_inside_others(void);
-
-/* Called around each task in which a driver may install signal handlers (its start, builds), one
- * task at a time, and by any thread meanwhile. No such handler is left after it. */
-void clb_signals_begin_task(void);
-void clb_signals_look(void);
-void clb_signals_end_task(void);
-/* In a process of the shim's own: signals are the driver's. */
-void clb_signals_have_no_program(void);
+void clb_thread_state_save(struct clb_thread_state *state);
+void clb_thread_state_restore(const struct clb_thread_state *state);
 
 /* Start a detached thread with all asynchronous signals blocked and the default floating-point
  * environment. CLB_ERR_NOMEM when the system can't create it. */
 clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument) CLB_MUST_CHECK;
 
-/* ---- fork (fork.c) --------------------------------------------------------------------------- */
+/* ---- forks and locks (fork.c) ---------------------------------------------------------------- */
 
 /* How many forks lie between the program's first process and this one. A forked child finds other
  * threads' locks held and their data half changed; who owns a lock, a thread or a count compares
- * this number with the one at which it was last used. Raised from clb_fork_watch on. */
+ * this number with the one at which it was last used. */
 extern _Atomic unsigned clb_process_generation;
 static inline unsigned clb_generation(void)
 {
     return atomic_load_explicit(&clb_process_generation, memory_order_relaxed);
 }
-/* Called before the first lock is taken: when the configuration is read, and where that may not
- * have happened yet. */
-void clb_fork_watch(void);
 
 /* A mutex that a forked child finds free, whichever thread of the parent held it. */
 struct clb_mutex {
@@ -398,21 +301,23 @@ struct clb_mutex {
     {                                                                                              \
         .mutex = PTHREAD_MUTEX_INITIALIZER                                                         \
     }
-/* True the first time that a forked child locks it. What the mutex guards may be half changed. */
-bool clb_lock(struct clb_mutex *mutex);
-/* Returns false at once when it is locked. */
-bool clb_lock_try(struct clb_mutex *mutex, bool *first);
-void clb_unlock(struct clb_mutex *mutex);
+void clb_mutex_renew(struct clb_mutex *mutex); /* makes it anew in a forked child */
 
-/* Called before and after code that may make the dynamic linker load libraries. Forks by other
- * threads wait meanwhile, for a limited time. May be nested; loading threads don't wait for each
- * other. */
-void clb_load_begin(void);
-void clb_load_end(void);
-/* Between these, a thread inside clb_load_begin and clb_load_end loads nothing, so that forks go
- * on; resume waits for their end. */
-int clb_load_suspend(void);
-void clb_load_resume(int suspended);
+/* True the first time that a forked child locks it. What the mutex guards may be half changed. */
+static inline bool clb_lock(struct clb_mutex *mutex)
+{
+    const unsigned now = clb_generation();
+    if (CLB_UNLIKELY(atomic_load_explicit(&mutex->generation, memory_order_acquire) != now))
+        clb_mutex_renew(mutex);
+    pthread_mutex_lock(&mutex->mutex);
+    const bool first = mutex->last != now;
+    mutex->last = now;
+    return first;
+}
+static inline void clb_unlock(struct clb_mutex *mutex)
+{
+    pthread_mutex_unlock(&mutex->mutex);
+}
 
 /* ---- memory that the program may not have touched (prefault.c); best effort ------------------ */
 

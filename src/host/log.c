@@ -1,5 +1,5 @@
 /* The log: one write(2) for each line, so that lines of several threads and processes don't mix. */
-#include "host.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* The progress of a long call, as one line on standard error that is written over and removed when
  * the call ends. Only where it is wanted and standard error is a terminal. */
-#include "host.h"
+#include "process.h"
 
 #include <unistd.h>
 

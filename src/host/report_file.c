@@ -7,7 +7,7 @@
  *
  * Files are written under a temporary name and renamed: nobody reads half a report, and of several
  * processes that find the same old file only the one that locks it replaces it. */
-#include "host.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Text for reports: names of statuses; a growing buffer with locale-independent formatting. */
-#include "host.h"
+#include "process.h"
 
 #include <stdarg.h>
 #include <stdio.h>

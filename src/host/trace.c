@@ -1,6 +1,6 @@
 /* The trace: spans of threads and of the device's queues, written at exit in the trace event format
  * that chrome://tracing and Perfetto read. */
-#include "host.h"
+#include "process.h"
 
 #include <stdlib.h>
 #include <sys/syscall.h>

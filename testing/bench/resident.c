@@ -12,10 +12,10 @@ void resident_need(clb_status status, const char *what)
 struct clb_runtime *resident_start_device(void)
 {
     clb_runtime_state state;
-    struct clb_host_state before;
-    clb_host_state_save(&before);
+    struct clb_thread_state before;
+    clb_thread_state_save(&before);
     struct clb_runtime *runtime = clb_runtime_get(&state);
-    clb_host_state_restore(&before);
+    clb_thread_state_restore(&before);
     if (runtime == NULL)
         bench_fail("no OpenCL device (CLBLAS_SHIM_LOG=info says why)");
     return runtime;

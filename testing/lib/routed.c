@@ -1,5 +1,6 @@
 /* Calls through the route layer. */
 #include "routed.h"
+#include "host/process.h"
 
 #include "fakecl.h"
 #include "report.h"

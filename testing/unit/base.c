@@ -1,5 +1,5 @@
 /* The base layer: numbers, configuration, extents, text, log, guest guard, forks. */
-#include "host/host.h"
+#include "host/process.h"
 #include "tap.h"
 
 #include <dlfcn.h>
@@ -425,7 +425,7 @@ static void handler(int number)
 
 static void guest(void *unused)
 {
-    struct clb_host_state saved;
+    struct clb_thread_state saved;
     sigset_t mask, now;
     (void)unused;
     sigemptyset(&mask);
@@ -437,7 +437,7 @@ static void guest(void *unused)
     feenableexcept(FE_DIVBYZERO);
     feraiseexcept(FE_INEXACT);
     errno = 77;
-    clb_host_state_save(&saved);
+    clb_thread_state_save(&saved);
     errno = 1;
     expect(fegetround() == FE_TONEAREST && fegetexcept() == 0, "the environment inside");
     pthread_sigmask(SIG_SETMASK, NULL, &now);
@@ -446,7 +446,7 @@ static void guest(void *unused)
                sigismember(&now, SIGSEGV) == 0,
            "the mask inside");
     feraiseexcept(FE_OVERFLOW);
-    clb_host_state_restore(&saved);
+    clb_thread_state_restore(&saved);
     expect(errno == 77, "errno");
     expect(fegetround() == FE_UPWARD && fegetexcept() == FE_DIVBYZERO, "the environment");
     expect(fetestexcept(FE_ALL_EXCEPT) == FE_INEXACT, "the flags");
@@ -503,32 +503,32 @@ static void task_dispositions(void *unused)
 /* Not blocked inside the guard. */
 static void pending_default(void *unused)
 {
-    struct clb_host_state saved;
+    struct clb_thread_state saved;
     (void)unused;
     signal(SIGTERM, SIG_DFL);
-    clb_host_state_save(&saved);
+    clb_thread_state_save(&saved);
     kill(getpid(), SIGTERM);
     sleep(20);
-    clb_host_state_restore(&saved);
+    clb_thread_state_restore(&saved);
 }
 
 static void pending_for_program(void *unused)
 {
-    struct clb_host_state saved;
+    struct clb_thread_state saved;
     sigset_t term, now;
     (void)unused;
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &term, NULL);
     signal(SIGINT, handler);
-    clb_host_state_save(&saved);
+    clb_thread_state_save(&saved);
     kill(getpid(), SIGTERM);
     kill(getpid(), SIGINT);
     usleep(300000);
     sigpending(&now);
     expect(sigismember(&now, SIGTERM) == 1, "SIGTERM is still there for the program");
     expect(sigismember(&now, SIGINT) == 1, "and SIGINT for its handler");
-    clb_host_state_restore(&saved);
+    clb_thread_state_restore(&saved);
     sigpending(&now);
     expect(sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGINT) == 0, "after the guard");
 }
@@ -537,7 +537,7 @@ static void pending_for_program(void *unused)
  * before stays. */
 static void raised_by_driver(void *pends)
 {
-    struct clb_host_state saved;
+    struct clb_thread_state saved;
     sigset_t set, now;
     int ends[2];
     signal(SIGPIPE, SIG_DFL);
@@ -548,9 +548,9 @@ static void raised_by_driver(void *pends)
     if (pends != NULL)
         raise(SIGPIPE);
     expect(pipe(ends) == 0 && close(ends[0]) == 0, "a pipe");
-    clb_host_state_save(&saved);
+    clb_thread_state_save(&saved);
     expect(write(ends[1], "", 1) < 0 && errno == EPIPE, "written");
-    clb_host_state_restore(&saved);
+    clb_thread_state_restore(&saved);
     sigpending(&now);
     expect(sigismember(&now, SIGPIPE) == (pends != NULL), "pending");
 }

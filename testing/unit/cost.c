@@ -1,6 +1,7 @@
 /* Predictions of both sides: their tables, shapes, and what has been measured. */
 #include "shim/route/profile.h"
 #include "tap.h"
+#include "host/process.h"
 
 #include <math.h>
 #include <pthread.h>

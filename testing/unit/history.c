@@ -1,6 +1,6 @@
 /* The history of calls: what was decided, what calls took on both sides, and other threads' calls.
  */
-#include "host/host.h"
+#include "host/process.h"
 #include "shim/route/history.h"
 #include "tap.h"
 

@@ -11,6 +11,7 @@
 #include "fakecl.h"
 #include "matrix.h"
 #include "tap.h"
+#include "host/process.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -45,11 +45,11 @@ static void body(void *argument)
     const bool disabled = *(const bool *)argument;
     const cpu_set_t before = process_set();
     clb_runtime_state state;
-    struct clb_host_state guest;
+    struct clb_thread_state guest;
     bool apart;
-    clb_host_state_save(&guest);
+    clb_thread_state_save(&guest);
     const struct clb_runtime *runtime = clb_runtime_get(&state);
-    clb_host_state_restore(&guest);
+    clb_thread_state_restore(&guest);
     if (!expect(runtime != NULL, "no device"))
         return;
     const cpu_set_t after = process_set();

@@ -4,6 +4,7 @@
 #include "engine/ocl/helper.h"
 #include "kernel.h"
 #include "kernels.h"
+#include "host/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,6 +10,7 @@
  * is being loaded may call BLAS. A task whose caller has left is finished all the same. */
 #include "helper.h"
 #include "start.h"
+#include "host/process.h"
 
 #include <dlfcn.h>
 #include <math.h>

@@ -1,5 +1,6 @@
 /* The threads of a driver: which they are, and a CPU for each worker of a CPU device. */
 #include "start.h"
+#include "host/process.h"
 
 #include <dirent.h>
 #include <fcntl.h>

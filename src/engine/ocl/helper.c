@@ -8,6 +8,7 @@
 #include "helper.h"
 #include "start.h"
 #include "store.h"
+#include "host/process.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -5,6 +5,7 @@
  * the pool is ordinary memory in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
 #include "cl.h"
 #include "queue.h"
+#include "host/process.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
  * H200, driver 580, 2026-11: 256 work-items and 48 KiB of local memory are reported for kernels
  * that run with 512 and 180 KiB. */
 #include "start.h"
+#include "host/process.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
  * before PoCL starts. */
 #include "start.h"
 #include "store.h"
+#include "host/process.h"
 
 #include <dirent.h>
 #include <elf.h>

@@ -4,6 +4,7 @@
 #include "queue_private.h"
 #include "start.h"
 #include "store.h"
+#include "host/process.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include "helper.h"
 #include "start.h"
 #include "store.h"
+#include "host/process.h"
 
 #include <limits.h>
 #include <math.h>

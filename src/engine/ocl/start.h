@@ -47,6 +47,7 @@ void clb_pocl_describe(struct clb_device *device);
 /* True when a source has instructions that NVIDIA's compiler passes on as comments of PTX. */
 bool clb_nvidia_needs_patch(const char *source);
 /* Make instructions of these comments. False when `ptx` has none, or is for another target. */
+struct clb_text;
 bool clb_nvidia_patch(const char *ptx, struct clb_text *patched);
 
 /* Writes what identifies PoCL's cache of programs: another value means that it may have lost some.

@@ -4,6 +4,7 @@
  * its whole key match, because drivers accept damaged binaries (PoCL runs them, or aborts the
  * process on a truncated one). Files are written under a temporary name and renamed. */
 #include "store.h"
+#include "host/process.h"
 
 #include <dirent.h>
 #include <errno.h>

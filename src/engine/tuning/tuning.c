@@ -1,6 +1,7 @@
 /* Selects a kernel family and its parameters from the tables. */
 #include "tuning.h"
 #include "engine/ocl/store.h"
+#include "host/process.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,5 +1,6 @@
 /* The shim's own API, include/clblas_shim.h. */
 #include "abi.h"
+#include "host/process.h"
 
 #include "clblas_shim.h"
 

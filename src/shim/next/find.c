@@ -4,6 +4,7 @@
  * meanwhile, and what is found is stored without one: it works in a child forked at any time. An
  * object whose address is stored is kept loaded by RTLD_NODELETE. */
 #include "next.h"
+#include "host/process.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -746,8 +746,8 @@ void clb_route_learn_next(const struct clb_entry *entry, double seconds)
 {
     const struct clb_call *call = &entry->call;
     const char *sizes = clb_routines[call->routine].sizes;
-    struct clb_host_state host_state;
-    clb_host_state_save(&host_state); /* a handler must not jump out of the locks */
+    struct clb_thread_state thread_state;
+    clb_thread_state_save(&thread_state); /* a handler must not jump out of the locks */
     struct clb_profile_owner owner = owner_of_target(entry->target);
     owner.device = clb_device_expected();
     seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
@@ -761,7 +761,7 @@ void clb_route_learn_next(const struct clb_entry *entry, double seconds)
         const struct clb_history_key key = key_of(entry, &owner);
         clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
     }
-    clb_host_state_restore(&host_state);
+    clb_thread_state_restore(&thread_state);
 }
 
 void clb_decide_declined(const struct clb_run *run, clb_reason reason)

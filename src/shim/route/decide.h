@@ -50,7 +50,7 @@ bool clb_device_is_cpu(const struct clb_device *device);
  * be one for the device. */
 clb_reason clb_decide(struct clb_run *run);
 
-/* The other gates, inside clb_host_state_save/restore. CLB_REASONS: the run's runtime and variant
+/* The other gates, inside clb_thread_state_save/restore. CLB_REASONS: the run's runtime and variant
  * are set, and the call is to run there. */
 clb_reason clb_decide_on_device(struct clb_run *run);
 

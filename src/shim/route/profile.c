@@ -7,6 +7,7 @@
  * written. */
 #include "profile.h"
 #include "engine/ocl/store.h"
+#include "host/process.h"
 
 #include <fcntl.h>
 #include <limits.h>

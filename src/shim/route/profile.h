@@ -43,6 +43,7 @@ void clb_profile_write(void);
 
 /* The text that names an owner. NULL when memory has run out. */
 char *clb_profile_key(const struct clb_profile_owner *owner);
+struct clb_text;
 void clb_profile_format(struct clb_text *text, const char *key, const struct clb_profile *profile);
 /* False: the text is damaged, or of another version or another key; the profile is empty then. */
 bool clb_profile_parse(const char *text, const char *key, struct clb_profile *profile);

@@ -241,8 +241,8 @@ static void run_and_learn(struct clb_run *run, struct outcome *outcome)
 static struct outcome run_on_device(struct clb_run *run)
 {
     struct outcome outcome = {0};
-    struct clb_host_state host_state;
-    clb_host_state_save(&host_state);
+    struct clb_thread_state thread_state;
+    clb_thread_state_save(&thread_state);
     const bool before = clb_thread_inside;
     clb_thread_inside = true;
     const double patience = clb_driver_set_time_limit(INFINITY);
@@ -251,7 +251,7 @@ static struct outcome run_on_device(struct clb_run *run)
         run_and_learn(run, &outcome);
     clb_driver_set_time_limit(patience);
     clb_thread_inside = before;
-    clb_host_state_restore(&host_state);
+    clb_thread_state_restore(&thread_state);
     return outcome;
 }
 
@@ -284,12 +284,12 @@ static void decline(const struct clb_run *run, clb_reason reason)
 
 static void close_lapacke(struct clb_run *run, bool computed)
 {
-    struct clb_host_state host_state;
+    struct clb_thread_state thread_state;
     if (!clb_run_is_lapacke(run))
         return;
-    clb_host_state_save(&host_state);
+    clb_thread_state_save(&thread_state);
     clb_lapacke_close(run, computed);
-    clb_host_state_restore(&host_state);
+    clb_thread_state_restore(&thread_state);
 }
 
 /* False when the result is wrong, and undone. */

@@ -75,6 +75,7 @@ double clb_next_begin(void);
 void clb_next_end(const struct clb_entry *entry, double begin);
 
 /* The report as JSON, in the format that docs/report.md defines, and as a table to be read. */
+struct clb_text;
 void clb_stats_format_json(struct clb_text *text);
 void clb_stats_format_table(struct clb_text *text);
 

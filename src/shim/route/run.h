@@ -14,10 +14,10 @@ struct clb_run;
 
 /* One for each kind of routines. */
 struct clb_ops {
-    /* Run on the device, inside clb_host_state_save/restore, and set the progress below. */
+    /* Run on the device, inside clb_thread_state_save/restore, and set the progress below. */
     clb_status (*run)(struct clb_run *run, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant);
-    /* After `run` and clb_host_state_restore: compute missing parts of the result by the next
+    /* After `run` and clb_thread_state_restore: compute missing parts of the result by the next
      * library. True when there were any. */
     bool (*complete)(struct clb_run *run, clb_status status);
     /* Kinds of the next library's functions without which the call is declined, CLB_NEEDS. */

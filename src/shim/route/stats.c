@@ -4,6 +4,7 @@
  * is lost, and memory does not grow with the number of threads that have ever existed. */
 #include "decide.h"
 #include "engine/ocl/helper.h"
+#include "host/process.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -6,6 +6,7 @@
  * the device's times are known, the smallest crossover of any device. Where calls are counted or
  * logged min_work stays -infinity, so that all reach clb_route. */
 #include "decide.h"
+#include "host/process.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -152,18 +152,18 @@ bool clb_verify_end(struct clb_run *run, clb_status status)
     const struct clb_judged question = {.call = run->call,
                                         .before = run->verify.before,
                                         .rounded = clb_config_get()->math == CLB_MATH_FAST};
-    struct clb_host_state host_state;
+    struct clb_thread_state thread_state;
     struct clb_verdict verdict;
     bool right = true;
     if (status != CLB_OK && run->written == 0)
         return true;
-    clb_host_state_save(&host_state);
+    clb_thread_state_save(&thread_state);
     const double begin = clb_trace_wanted() ? clb_now() : 0;
     if (clb_judge(&question, &verdict) == CLB_OK)
         right = end_verification(run, &verdict);
     if (clb_trace_wanted())
         clb_trace_since("verify", begin);
     clb_verify_free(run);
-    clb_host_state_restore(&host_state);
+    clb_thread_state_restore(&thread_state);
     return right;
 }

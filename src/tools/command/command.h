@@ -5,7 +5,7 @@
 #ifndef CLB_COMMAND_H
 #define CLB_COMMAND_H
 
-#include "host/host.h"
+#include "host/process.h"
 
 #include <jansson.h>
 #include <sys/types.h>

@@ -19,13 +19,13 @@ bool clb_measure_start(struct clb_measure *measure, clb_precision precision)
 {
     const char *helper = clb_find_helper();
     clb_runtime_state state;
-    struct clb_host_state before;
+    struct clb_thread_state before;
     if (helper == NULL)
         return false;
     setenv("CLBLAS_SHIM_PROBE", helper, 0);
-    clb_host_state_save(&before);
+    clb_thread_state_save(&before);
     *measure = (struct clb_measure){.runtime = clb_runtime_get(&state), .precision = precision};
-    clb_host_state_restore(&before);
+    clb_thread_state_restore(&before);
     clb_helper_become(CLB_HELPER_NONE, NULL);
     if (measure->runtime == NULL) {
         clb_fail(0, "the device does not start: CLBLAS_SHIM_LOG=info says why");

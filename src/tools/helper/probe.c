@@ -16,6 +16,7 @@
 #include "engine/ocl/store.h"
 #include "engine/device_blas/potf2.h"
 #include "engine/gemm/structure.h"
+#include "host/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,134 @@
+/* host: what happens once in a process, or outside of calls: the configuration's parser, files,
+ * text, reports, the start of drivers, forks. */
+#ifndef CLB_PROCESS_H
+#define CLB_PROCESS_H
+
+#include "host.h"
+
+/* ---- configuration (config.c) ---------------------------------------------------------------- */
+
+/* The threshold that CLBLAS_SHIM_THRESHOLD_<NAME> or CLBLAS_SHIM_THRESHOLD sets for a routine
+ * ("dgemm"), as the cube root of the work; negative when neither is set. */
+double clb_config_threshold(const char *routine);
+
+/* True when CLBLAS_SHIM_STATS is `-` now. Reads no other variable: for a process that ends without
+ * an intercepted call. */
+bool clb_config_asks_for_table(void);
+
+/* Write one line to stderr for every CLBLAS_SHIM... in the environment that is not a known
+ * variable. `routine` returns the names for CLBLAS_SHIM_THRESHOLD_<NAME>, NULL after the last. */
+void clb_config_check_names(const char *(*routine)(size_t index));
+
+/* Parse one configuration from `lookup` (getenv in the library, a table in the tests). Each invalid
+ * value is reported by one line and replaced by its default. */
+void clb_config_parse(struct clb_config *config, const char *(*lookup)(const char *name));
+
+/* Parse numbers independently of the locale. False unless all of [text, text+length) is valid. */
+bool clb_parse_number(const char *text, size_t length, double *value);
+bool clb_parse_bytes(const char *text, size_t length, double *value, bool *percent);
+
+/* Called once, by clb_config_read: open the log file and set the level; name the trace's file. */
+void clb_log_open(clb_log_level level, const char *file);
+void clb_trace_open(const char *file);
+
+/* ---- files (file.c): files of the shim in the program's process ------------------------------ */
+
+/* open(2) that never blocks (a FIFO without a reader is ENXIO). The descriptor is close-on-exec and
+ * never 0 to 2, even when the program has closed those. */
+int clb_file_open(const char *path, int flags, unsigned mode);
+/* Open a regular file for reading by clb_file_open; NULL when it isn't one or can't be read. */
+FILE *clb_file_read(const char *path);
+/* True for what belongs to the user or root, and which no other user may write to. */
+struct stat;
+bool clb_file_is_private(const struct stat *info);
+/* Create a new file for writing in the folder of `path`; its name is stored in `name`, which has
+ * `size` characters. -1 and errno on failure. */
+int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode);
+/* Write all of `data`; returns 0 or the errno. The program gets neither SIGPIPE nor SIGXFSZ. On a
+ * non-blocking descriptor this waits up to `patience` seconds for room for each piece, then returns
+ * EAGAIN. */
+int clb_file_write(int fd, const char *data, size_t length, double patience);
+/* The text of an error of clb_file_write or open, for the user. */
+const char *clb_file_error(int error);
+
+/* ---- text (text.c): locale-independent formatting into a growing buffer ---------------------- */
+
+struct clb_text {
+    char *data; /* owned, terminated; NULL while empty */
+    size_t length;
+    size_t capacity;
+    bool failed; /* memory ran out: the content must not be used */
+};
+
+void clb_text_free(struct clb_text *text);
+void clb_text_add(struct clb_text *text, const char *string);
+void clb_text_addf(struct clb_text *text, const char *format, ...) CLB_PRINTF(2, 3);
+/* Adds a JSON string, escaped and with quotes. */
+void clb_text_add_quoted(struct clb_text *text, const char *string);
+/* Adds the shortest decimal that reads back as the same double, with a '.' in every locale. */
+void clb_text_add_double(struct clb_text *text, double value);
+
+/* ---- report_file.c: files that are written when the process ends ----------------------------- */
+
+/* Remember the working directory, for a relative name, and the time. Called at the first
+ * intercepted call. */
+void clb_report_file_note(const char *name);
+/* Write the text, a JSON object, to the file `name`, in which %p stands for the process id; the
+ * time becomes the object's first member. A file of ours that was written before this process's
+ * first call is replaced; otherwise the process id is appended to the new file's name. `-` is
+ * stderr, for any text. A failure is reported by one line that names the variable. */
+void clb_report_file_write(const char *variable, const char *name, const struct clb_text *text);
+
+/* ---- trace (trace.c): CLBLAS_SHIM_TRACE, a timeline of calls and commands -------------------- */
+
+/* The side of a span: a thread of the program, or a queue of the device. */
+enum clb_trace_side { CLB_TRACE_HOST, CLB_TRACE_DEVICE };
+
+/* Add a span from `begin` to `end`, in seconds of the side's own clock. `name` must stay valid;
+ * `track` is the number of the thread or queue. */
+void clb_trace_span(enum clb_trace_side side, long track, const char *name, double begin,
+                    double end);
+/* Report one estimate of clb_now() minus the device's clock; the smallest of all is used. */
+void clb_trace_offset(double offset);
+
+/* ---- drivers (thread_state.c, signals.c) ----------------------------------------------------- */
+
+/* The threads that are between clb_thread_state_save and restore, and others that are inside the
+ * driver: clb_inside_add(1) and (-1) by the thread itself. True while there are any besides the
+ * calling thread. */
+void clb_inside_add(int change);
+bool clb_inside_others(void);
+
+/* Of sigaction: neither the default nor ignored. */
+bool clb_signal_has_handler(const struct sigaction *action);
+/* Remove a SIGPIPE or SIGXFSZ that this thread has raised by writing: one that is pending now and
+ * was not `before`. */
+void clb_signals_remove_raised(const sigset_t *before);
+
+/* Called around each task in which a driver may install signal handlers (its start, builds), one
+ * task at a time, and by any thread meanwhile. No such handler is left after it. */
+void clb_signals_begin_task(void);
+void clb_signals_look(void);
+void clb_signals_end_task(void);
+/* In a process of the shim's own: signals are the driver's. */
+void clb_signals_have_no_program(void);
+
+/* ---- forks (fork.c) -------------------------------------------------------------------------- */
+
+/* Called before the first lock is taken: when the configuration is read, and where that may not
+ * have happened yet. The generation counts forks from then on. */
+void clb_fork_watch(void);
+/* Returns false at once when it is locked; `first` is what clb_lock returns. */
+bool clb_lock_try(struct clb_mutex *mutex, bool *first);
+
+/* Called before and after code that may make the dynamic linker load libraries. Forks by other
+ * threads wait meanwhile, for a limited time. May be nested; loading threads don't wait for each
+ * other. */
+void clb_load_begin(void);
+void clb_load_end(void);
+/* Between these, a thread inside clb_load_begin and clb_load_end loads nothing, so that forks go
+ * on; resume waits for their end. */
+int clb_load_suspend(void);
+void clb_load_resume(int suspended);
+
+#endif

@@ -1,0 +1,181 @@
+/* Signal handlers that a driver installs are removed: LLVM replaces 15 dispositions when it first
+ * compiles. Only handlers in objects that were loaded by a driver task are removed, and replaced
+ * by the program's latest disposition; a handler that another thread of the program installs
+ * meanwhile stays. */
+#include "process.h"
+
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Signals are 1 to 64 on Linux. sigaction fails for those that the C library uses itself; they are
+ * skipped. */
+#define SIGNALS 64
+
+struct object {
+    uintptr_t address;
+    const ElfW(Phdr) * headers;
+};
+
+struct objects {
+    size_t count, capacity;
+    struct object *object;
+    bool failed;
+};
+
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER; /* guards what follows */
+static bool task_runs;                                /* a driver may install handlers */
+static struct sigaction program[SIGNALS + 1];         /* the program's dispositions */
+static bool known[SIGNALS + 1];
+static struct objects programs; /* objects that were loaded when the task began */
+static struct objects drivers;  /* objects that tasks have loaded */
+
+static bool contains(const struct objects *objects, const struct object *object)
+{
+    for (size_t i = 0; i < objects->count; i++) {
+        if (objects->object[i].address == object->address &&
+            objects->object[i].headers == object->headers)
+            return true;
+    }
+    return false;
+}
+
+static void add_object(struct objects *objects, const struct object *object)
+{
+    if (objects->count == objects->capacity) {
+        size_t capacity = 2 * objects->capacity + 64;
+        struct object *larger = realloc(objects->object, capacity * sizeof *larger);
+        if (larger == NULL) {
+            objects->failed = true;
+            return;
+        }
+        objects->object = larger;
+        objects->capacity = capacity;
+    }
+    objects->object[objects->count++] = *object;
+}
+
+/* Adds an object that is in neither list to `list`. */
+static int note_object(struct dl_phdr_info *info, size_t size, void *list)
+{
+    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
+    (void)size;
+    if (!contains(&programs, &object) && !contains(&drivers, &object))
+        add_object(list, &object);
+    return 0;
+}
+
+struct owner {
+    uintptr_t address;
+    bool found, is_driver;
+};
+
+static int find_owner(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct owner *owner = argument;
+    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
+    (void)size;
+    for (size_t i = 0; i < info->dlpi_phnum && !owner->found; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t begin = info->dlpi_addr + header->p_vaddr;
+        owner->found = header->p_type == PT_LOAD && owner->address >= begin &&
+                       owner->address < begin + header->p_memsz;
+    }
+    owner->is_driver = owner->found && !contains(&programs, &object);
+    return owner->found;
+}
+
+/* Forks wait meanwhile: in a child forked now the linker's lock would stay held for ever. */
+static void iterate_objects(int (*callback)(struct dl_phdr_info *, size_t, void *), void *argument)
+{
+    clb_load_begin();
+    dl_iterate_phdr(callback, argument);
+    clb_load_end();
+}
+
+/* True for a handler of a driver. One outside of all objects counts as the program's: a
+ * just-in-time compiler has made it. */
+static bool is_drivers(const struct sigaction *action)
+{
+    struct owner owner = {.address = (action->sa_flags & SA_SIGINFO) != 0
+                                         ? (uintptr_t)action->sa_sigaction
+                                         : (uintptr_t)action->sa_handler};
+    if (!clb_signal_has_handler(action) || programs.failed)
+        return false;
+    iterate_objects(find_owner, &owner);
+    return owner.is_driver;
+}
+
+static bool is_same(const struct sigaction *a, const struct sigaction *b)
+{
+    /* sigaction sets only 64 signals of the mask, the rest of sa_mask is undefined. */
+    return a->sa_flags == b->sa_flags && a->sa_handler == b->sa_handler &&
+           memcmp(&a->sa_mask, &b->sa_mask, SIGNALS / 8) == 0;
+}
+
+/* Replace the driver's handler by the program's. When the program has installed another handler
+ * since the driver's one was seen, that one is kept. */
+static void put_back(int number)
+{
+    struct sigaction replaced;
+    if (sigaction(number, &program[number], &replaced) != 0 || is_drivers(&replaced))
+        return;
+    program[number] = replaced;
+    sigaction(number, &replaced, NULL);
+}
+
+static void look_at_dispositions(void)
+{
+    for (int number = 1; number <= SIGNALS; number++) {
+        struct sigaction now;
+        if (!known[number] || sigaction(number, NULL, &now) != 0 || is_same(&now, &program[number]))
+            continue;
+        if (is_drivers(&now))
+            put_back(number);
+        else
+            program[number] = now;
+    }
+}
+
+static bool no_program;
+
+void clb_signals_have_no_program(void)
+{
+    no_program = true;
+}
+
+void clb_signals_begin_task(void)
+{
+    if (no_program)
+        return;
+    clb_lock(&lock);
+    programs.count = 0;
+    programs.failed = false;
+    iterate_objects(note_object, &programs);
+    for (int number = 1; number <= SIGNALS; number++)
+        known[number] = sigaction(number, NULL, &program[number]) == 0;
+    task_runs = true;
+    clb_unlock(&lock);
+}
+
+void clb_signals_look(void)
+{
+    bool in_new_child;
+    if (!clb_lock_try(&lock, &in_new_child))
+        return;
+    task_runs = task_runs && !in_new_child;
+    if (task_runs)
+        look_at_dispositions();
+    clb_unlock(&lock);
+}
+
+void clb_signals_end_task(void)
+{
+    if (no_program)
+        return;
+    clb_lock(&lock);
+    task_runs = false;
+    iterate_objects(note_object, &drivers);
+    look_at_dispositions();
+    clb_unlock(&lock);
+}
