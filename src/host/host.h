@@ -222,6 +222,9 @@ static inline bool clb_trace_wanted(void)
 
 /* Add a span of the calling thread from `begin` until now; `name` must stay valid. */
 void clb_trace_since(const char *name, double begin);
+/* Add a span of a device's queue, in seconds of the device's clock. `offset` is an estimate of
+ * clb_now() minus that clock; the smallest of all is used. */
+void clb_trace_command(long queue, const char *name, double begin, double end, double offset);
 
 /* ---- progress (progress.c): how far a long call is, on a terminal ---------------------------- */
 

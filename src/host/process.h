@@ -79,18 +79,6 @@ void clb_report_file_note(const char *name);
  * stderr, for any text. A failure is reported by one line that names the variable. */
 void clb_report_file_write(const char *variable, const char *name, const struct clb_text *text);
 
-/* ---- trace (trace.c): CLBLAS_SHIM_TRACE, a timeline of calls and commands -------------------- */
-
-/* The side of a span: a thread of the program, or a queue of the device. */
-enum clb_trace_side { CLB_TRACE_HOST, CLB_TRACE_DEVICE };
-
-/* Add a span from `begin` to `end`, in seconds of the side's own clock. `name` must stay valid;
- * `track` is the number of the thread or queue. */
-void clb_trace_span(enum clb_trace_side side, long track, const char *name, double begin,
-                    double end);
-/* Report one estimate of clb_now() minus the device's clock; the smallest of all is used. */
-void clb_trace_offset(double offset);
-
 /* ---- drivers (thread_state.c, signals.c) ----------------------------------------------------- */
 
 /* The threads that are between clb_thread_state_save and restore, and others that are inside the

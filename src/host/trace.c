@@ -2,6 +2,7 @@
  * that chrome://tracing and Perfetto read. */
 #include "process.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,36 +10,28 @@
 /* At most so many spans, some 40 MB, are kept: a trace is for a short run. */
 #define MAX_SPANS ((size_t)1 << 20)
 
+enum side { HOST, DEVICE };
+
 struct span {
     const char *name;
     double begin, end;
-    long track;
-    enum clb_trace_side side;
+    long track; /* the number of the thread or queue */
+    enum side side;
 };
 
 const char *clb_trace_file;
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER; /* guards what follows */
 static struct span *spans;
 static size_t count, capacity, lost;
-static double device_offset;
-static bool offset_is_known;
-
-/* The trace of a forked child begins with the fork. */
-static void take(void)
-{
-    if (clb_lock(&lock))
-        count = lost = 0;
-}
+static double device_offset = INFINITY; /* finite when there is a span of the device */
 
 void clb_trace_open(const char *name)
 {
     clb_trace_file = name;
-    if (name == NULL)
-        return;
     clb_report_file_note(name);
 }
 
-static bool base_trace_make_room(void)
+static bool make_room(void)
 {
     if (count < capacity)
         return true;
@@ -51,12 +44,13 @@ static bool base_trace_make_room(void)
     return true;
 }
 
-void clb_trace_span(enum clb_trace_side side, long track, const char *name, double begin,
-                    double end)
+static void add(const struct span *span, double offset)
 {
-    take();
-    if (base_trace_make_room())
-        spans[count++] = (struct span){name, begin, end, track, side};
+    if (clb_lock(&lock)) /* the trace of a forked child begins with the fork */
+        count = lost = 0;
+    device_offset = fmin(device_offset, offset);
+    if (make_room())
+        spans[count++] = *span;
     else
         lost++;
     clb_unlock(&lock);
@@ -64,23 +58,19 @@ void clb_trace_span(enum clb_trace_side side, long track, const char *name, doub
 
 void clb_trace_since(const char *name, double begin)
 {
-    clb_trace_span(CLB_TRACE_HOST, syscall(SYS_gettid), name, begin, clb_now());
+    add(&(struct span){name, begin, clb_now(), syscall(SYS_gettid), HOST}, INFINITY);
 }
 
-void clb_trace_offset(double offset)
+void clb_trace_command(long queue, const char *name, double begin, double end, double offset)
 {
-    take();
-    if (!offset_is_known || offset < device_offset)
-        device_offset = offset;
-    offset_is_known = true;
-    clb_unlock(&lock);
+    add(&(struct span){name, begin, end, queue, DEVICE}, offset);
 }
 
 static double earliest(void)
 {
     double first = spans[0].begin;
     for (size_t i = 0; i < count; i++) {
-        double begin = spans[i].begin + (spans[i].side == CLB_TRACE_DEVICE ? device_offset : 0);
+        double begin = spans[i].begin + (spans[i].side == DEVICE ? device_offset : 0);
         first = begin < first ? begin : first;
     }
     return first;
@@ -89,7 +79,7 @@ static double earliest(void)
 /* Times in microseconds since the first span. */
 static void format(struct clb_text *text)
 {
-    static const char *const sides[] = {[CLB_TRACE_HOST] = "host", [CLB_TRACE_DEVICE] = "device"};
+    static const char *const sides[] = {[HOST] = "host", [DEVICE] = "device"};
     double first = earliest();
     clb_text_add(text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     for (size_t s = 0; s < CLB_COUNT_OF(sides); s++)
@@ -99,7 +89,7 @@ static void format(struct clb_text *text)
                       s, sides[s]);
     for (size_t i = 0; i < count; i++) {
         const struct span *span = &spans[i];
-        double begin = span->begin + (span->side == CLB_TRACE_DEVICE ? device_offset : 0) - first;
+        double begin = span->begin + (span->side == DEVICE ? device_offset : 0) - first;
         clb_text_add(text, "{\"ph\":\"X\",\"name\":");
         clb_text_add_quoted(text, span->name);
         clb_text_addf(text, ",\"pid\":%d,\"tid\":%ld,\"ts\":", (int)span->side, span->track);

@@ -109,8 +109,7 @@ static CLB_COLD void trace_command(const struct clb_event *event)
         !read_time(event->handle, CL_PROFILING_COMMAND_START, &begin) ||
         !read_time(event->handle, CL_PROFILING_COMMAND_END, &end))
         return;
-    clb_trace_offset(event->enqueued - queued);
-    clb_trace_span(CLB_TRACE_DEVICE, event->queue->number, event->name, begin, end);
+    clb_trace_command(event->queue->number, event->name, begin, end, event->enqueued - queued);
 }
 
 void clb_event_release_handle(clb_event event)
