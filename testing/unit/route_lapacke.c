@@ -138,7 +138,8 @@ static bool run_as(struct system *s, clb_symbol_id id)
     struct clb_host_blas next = lapack_next;
     struct clb_entry entry = {
         .call = s->call, .symbol = &clb_symbols[id], .layout = CLB_ROW_MAJOR, .checks = s->checks};
-    bool computed = clb_route(&entry, &next);
+    const bool lapacke = clb_symbols[id].next.abi == CLB_ABI_LAPACKE;
+    bool computed = (lapacke ? clb_route_lapacke : clb_route)(&entry, &next);
     s->call.a = entry.call.a;
     s->call.b = entry.call.b;
     return computed;

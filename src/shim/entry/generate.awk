@@ -196,7 +196,7 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
     print "    struct clb_call *const call = &entry.call;"
     put_decoding(has_work, alpha, beta)
     if (kind == "lapacke")
-        print "    if (clb_route(&entry, NULL))\n        return clb_c_int(info, wide);"
+        print "    if (clb_route_lapacke(&entry, NULL))\n        return clb_c_int(info, wide);"
     else
         print "    if (clb_route(&entry, NULL))\n        return;"
     if (composed) {

@@ -144,6 +144,7 @@ struct clb_entry {
     const void *caller;              /* the address that the call returns to */
     int layout;                      /* of C names; 0: a Fortran name */
     bool checks;                     /* C names of LAPACK: look for NaN in the input */
+    struct clb_lapacke *lapacke;     /* route/lapacke.c's, of such a name; else NULL */
     clb_scalar turned;               /* see clb_call_turn */
 
     /* Set by clb_route where it declines the call. */

@@ -30,6 +30,16 @@ const char *clb_cost_family_name(clb_cost_family family)
     return families[family].stem;
 }
 
+clb_work clb_routine_work(clb_routine routine)
+{
+    static const clb_work works[CLB_KINDS] = {
+#define CLB_KIND(kind, work) [CLB_KIND_##kind] = CLB_WORK_##work,
+        CLB_KIND_TABLE(CLB_KIND)
+#undef CLB_KIND
+    };
+    return works[clb_routines[routine].kind];
+}
+
 clb_cost_family clb_cost_family_of(clb_routine routine)
 {
     static const clb_cost_family of_kind[CLB_KINDS] = {[CLB_KIND_gemmtr] = CLB_COST_SYRK,
@@ -467,9 +477,9 @@ double clb_cost_of_start(const struct clb_cost_machine *machine)
     const int id = find_machine(machine->device);
     if (machine->profile != NULL && machine->profile->start.count > 0)
         return START_AND_END * (double)machine->profile->start.seconds;
-    return id < MACHINES                                       ? machines[id].start
-           : (machine->device->type & CL_DEVICE_TYPE_CPU) != 0 ? CPU_START
-                                                               : OTHER_START;
+    return id < MACHINES                        ? machines[id].start
+           : clb_device_is_cpu(machine->device) ? CPU_START
+                                                : OTHER_START;
 }
 
 /* Of the next library's time, where the device's is not known. A CPU device is hardly faster than
@@ -483,8 +493,7 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
 {
     if (clb_prediction_is_known(prediction))
         return prediction->next - prediction->device;
-    const bool is_cpu =
-        machine->device != NULL && (machine->device->type & CL_DEVICE_TYPE_CPU) != 0;
+    const bool is_cpu = machine->device != NULL && clb_device_is_cpu(machine->device);
     const double share = !machine->optimised ? SAVED_PLAIN : is_cpu ? SAVED_BY_CPU : SAVED_BY_ANY;
     return share * next_by_table(machine, call->family, call->precision, call->work);
 }

@@ -6,7 +6,7 @@
 #define CLB_COST_H
 
 #include "history.h"
-#include "engine/ocl/device.h"
+#include "engine/tuning/tuning.h"
 
 /* Routines whose calls of the same work take about the same time, X(FAMILY, stem, matrices, chain):
  *   stem      of the first one
@@ -40,7 +40,13 @@ typedef enum clb_cost_family {
         CLB_COST_FAMILIES_COUNT
 } clb_cost_family;
 
-/* The family of a routine. */
+static inline bool clb_device_is_cpu(const struct clb_device *device)
+{
+    return (device->type & CL_DEVICE_TYPE_CPU) != 0;
+}
+
+/* The kind of work of a routine, for thresholds; and its family. */
+clb_work clb_routine_work(clb_routine routine);
 clb_cost_family clb_cost_family_of(clb_routine routine);
 /* The stem of the family's first routine, "gemm". */
 const char *clb_cost_family_name(clb_cost_family family);

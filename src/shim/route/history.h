@@ -38,6 +38,13 @@ bool clb_prediction_is_known(const struct clb_prediction *prediction);
  * where the predictions are not from this machine. Both sides must be known. */
 bool clb_prediction_is_for_device(const struct clb_prediction *prediction);
 
+/* The next library, beside which calls are decided. */
+struct clb_next_library {
+    const char *name; /* of its file, kept for good */
+    bool optimised;
+    int threads; /* that it uses */
+};
+
 /* ---- entries --------------------------------------------------------------------------------- */
 
 /* What tells entries apart: words that decide.c makes of the call. The first holds the routine. */

@@ -12,6 +12,27 @@
 
 #include <stdlib.h>
 
+/* The matrices of a call. */
+struct clb_lapacke {
+    struct clb_lapacke_matrix {
+        void **at;     /* the pointer in the call */
+        size_t *ld_at; /* and its leading dimension there */
+        void *callers; /* the caller's matrix while *at points to the copy */
+        size_t rows, cols, ld, ld_copied;
+        bool copied, written, conjugated;
+        char part; /* the part that is checked for NaN, as in clb_has_nan */
+    } matrix[3];
+    size_t count;
+    void *work; /* owned; where the caller passes none */
+};
+
+bool clb_route_lapacke(struct clb_entry *entry, struct clb_host_blas *host)
+{
+    struct clb_lapacke lapacke = {.count = 0};
+    entry->lapacke = &lapacke;
+    return clb_route(entry, host);
+}
+
 /* Columns of a workspace that the shim allocates: enough for the next library's block size. */
 #define OWN_COLUMNS 32
 
@@ -35,7 +56,8 @@ static void add_matrix(struct clb_run *run, char name, void **at, size_t *ld_at)
     struct clb_shape shape;
     if (!clb_call_shape(call, name, &shape))
         return;
-    struct clb_lapacke_matrix *matrix = &run->lapacke.matrix[run->lapacke.count++];
+    struct clb_lapacke *lapacke = run->entry->lapacke;
+    struct clb_lapacke_matrix *matrix = &lapacke->matrix[lapacke->count++];
     *matrix = (struct clb_lapacke_matrix){.at = at,
                                           .ld_at = ld_at,
                                           .rows = shape.rows,
@@ -49,10 +71,11 @@ static void add_matrix(struct clb_run *run, char name, void **at, size_t *ld_at)
         matrix->part = (char)((call->upper ? 'U' : 'L') | (call->unit ? 0x20 : 0));
     if ((!by_rows && run->entry->layout != CLB_COL_MAJOR) || (int64_t)shape.rows < 0 ||
         (int64_t)*ld_at < (int64_t)(by_rows ? shape.cols : shape.rows)) {
-        run->lapacke.count--;
+        lapacke->count--;
         *ld_at = 0;
     } else if (matrix->copied) {
-        matrix->ld_copied = clb_dmat_ld(clb_max(shape.rows, 1), clb_precision_size(run->precision));
+        matrix->ld_copied =
+            clb_dmat_ld(clb_max(shape.rows, 1), clb_precision_size(run->call->precision));
         *ld_at = matrix->ld_copied;
     }
 }
@@ -90,7 +113,7 @@ static char other_part(char part)
 static bool has_nan(const struct clb_run *run, const struct clb_lapacke_matrix *matrix)
 {
     const bool by_rows = is_by_rows(run);
-    return clb_has_nan(run->precision, by_rows ? matrix->cols : matrix->rows,
+    return clb_has_nan(run->call->precision, by_rows ? matrix->cols : matrix->rows,
                        by_rows ? matrix->rows : matrix->cols, *matrix->at, matrix->ld,
                        by_rows ? other_part(matrix->part) : matrix->part);
 }
@@ -99,26 +122,26 @@ static bool has_nan(const struct clb_run *run, const struct clb_lapacke_matrix *
 static bool any_nan(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
-    for (size_t i = 0; i < run->lapacke.count; i++) {
-        if (has_nan(run, &run->lapacke.matrix[i]))
+    for (size_t i = 0; i < run->entry->lapacke->count; i++) {
+        if (has_nan(run, &run->entry->lapacke->matrix[i]))
             return true;
     }
     return clb_signature_has(call, 'q') && clb_signature_has(call, 'k') &&
-           clb_has_nan(run->precision, call->k, 1, call->tau, call->k, 0);
+           clb_has_nan(run->call->precision, call->k, 1, call->tau, call->k, 0);
 }
 
 static clb_status copy_by_columns(const struct clb_run *run, struct clb_lapacke_matrix *matrix)
 {
     size_t bytes;
     clb_status status = clb_extent_bytes(matrix->ld_copied, matrix->cols, matrix->ld_copied,
-                                         clb_precision_size(run->precision), &bytes);
+                                         clb_precision_size(run->call->precision), &bytes);
     if (status != CLB_OK || bytes == 0)
         return status;
     void *copy = malloc(bytes);
     if (copy == NULL)
         return CLB_ERR_NOMEM;
     clb_pages_want_huge(copy, bytes);
-    clb_transpose(run->precision, matrix->rows, matrix->cols, *matrix->at, matrix->ld, copy,
+    clb_transpose(run->call->precision, matrix->rows, matrix->cols, *matrix->at, matrix->ld, copy,
                   matrix->ld_copied, matrix->conjugated);
     matrix->callers = *matrix->at;
     *matrix->at = copy;
@@ -127,7 +150,7 @@ static clb_status copy_by_columns(const struct clb_run *run, struct clb_lapacke_
 
 clb_reason clb_lapacke_open(struct clb_run *run)
 {
-    struct clb_lapacke *lapacke = &run->lapacke;
+    struct clb_lapacke *lapacke = run->entry->lapacke;
     struct clb_call *call = run->call;
     bool enough = true;
     if (run->entry->checks && any_nan(run))
@@ -135,7 +158,7 @@ clb_reason clb_lapacke_open(struct clb_run *run)
     for (size_t i = 0; i < lapacke->count && enough; i++)
         enough = !lapacke->matrix[i].copied || copy_by_columns(run, &lapacke->matrix[i]) == CLB_OK;
     if (enough && owns_work(run)) {
-        lapacke->work = calloc((size_t)call->lwork, clb_precision_size(run->precision));
+        lapacke->work = calloc((size_t)call->lwork, clb_precision_size(run->call->precision));
         run->host->work = lapacke->work;
         run->host->lwork = call->lwork;
         enough = lapacke->work != NULL;
@@ -148,56 +171,17 @@ clb_reason clb_lapacke_open(struct clb_run *run)
 
 void clb_lapacke_close(struct clb_run *run, bool computed)
 {
-    for (size_t i = 0; i < run->lapacke.count; i++) {
-        struct clb_lapacke_matrix *matrix = &run->lapacke.matrix[i];
+    for (size_t i = 0; i < run->entry->lapacke->count; i++) {
+        struct clb_lapacke_matrix *matrix = &run->entry->lapacke->matrix[i];
         if (matrix->callers == NULL)
             continue;
         if (computed && matrix->written)
-            clb_transpose(run->precision, matrix->cols, matrix->rows, *matrix->at,
+            clb_transpose(run->call->precision, matrix->cols, matrix->rows, *matrix->at,
                           matrix->ld_copied, matrix->callers, matrix->ld, matrix->conjugated);
         free(*matrix->at);
         *matrix->at = matrix->callers;
         matrix->callers = NULL;
     }
-    free(run->lapacke.work);
-    run->lapacke.work = NULL;
-}
-
-/* ---- declined calls ---------------------------------------------------------------------------
- */
-
-/* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
- * same routine and sizes: that call is declined without deciding or counting again. Only a value is
- * stored, so nothing leaks when an error handler jumps out of the call; but then one later call of
- * the same routine and sizes may be declined and not counted. */
-static CLB_THREAD struct {
-    const struct clb_symbol *symbol;
-    int64_t m, n, k;
-} declined;
-
-void clb_route_end_declined(void)
-{
-    declined.symbol = NULL;
-}
-
-void clb_lapacke_note_declined(const struct clb_run *run)
-{
-    if (!clb_run_is_lapacke(run))
-        return;
-    declined.symbol = run->entry->symbol;
-    declined.m = run->m;
-    declined.n = run->n;
-    declined.k = run->k;
-}
-
-bool clb_lapacke_is_declined_again(const struct clb_run *run)
-{
-    const struct clb_symbol *symbol = run->entry->symbol;
-    if (declined.symbol == NULL || declined.symbol == symbol ||
-        declined.symbol->routine != symbol->routine || declined.m != run->m ||
-        declined.n != run->n || declined.k != run->k)
-        return false;
-    if (symbol->next.abi == CLB_ABI_FORTRAN && !clb_run_is_query(run))
-        clb_route_end_declined();
-    return true;
+    free(run->entry->lapacke->work);
+    run->entry->lapacke->work = NULL;
 }

@@ -1,5 +1,6 @@
 /* The life of a call, the same for all routines: it is described, decided about (decide.c), run on
  * the device by its family, and finished or declined. */
+#include "engine/kernel/kernel.h"
 #include "run.h"
 
 #include <math.h>
@@ -15,158 +16,50 @@ static const struct clb_ops *const families[CLB_KINDS] = {
 #undef CLB_KIND
 };
 
-bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, size_t lda)
-{
-    size_t step = (lda + 1) * clb_precision_size(precision);
-    for (size_t i = 0; i < n; i++) {
-        if (clb_scalar_is_zero(precision, (const char *)a + i * step))
-            return true;
-    }
-    return false;
-}
-
-/* ---- progress -------------------------------------------------------------------------------- */
-
-void clb_run_take_progress(struct clb_run *run, clb_status status, size_t rows, size_t cols)
+void clb_run_take_progress(struct clb_run *run, clb_status status)
 {
     const struct clb_gemm_progress *progress = &run->progress;
-    double area = 0;
+    double area = 0, all = 0;
     run->parts = progress->parts;
     run->written = 0;
     run->kernel = progress->kernel;
     for (size_t i = 0; i < progress->parts; i++) {
-        const struct clb_rect *part = &progress->part[i];
+        const double part = (double)progress->part[i].rows * (double)progress->part[i].cols;
         run->written += progress->written[i];
-        area += progress->written[i] ? (double)part->rows * (double)part->cols : 0;
+        area += progress->written[i] ? part : 0;
+        all += part;
     }
-    run->share = status == CLB_OK ? 1 : area / ((double)rows * (double)cols);
+    run->share = status == CLB_OK ? 1 : all > 0 ? area / all : 0;
 }
 
-bool clb_run_complete_parts(struct clb_run *run, clb_status status,
-                            void (*compute)(struct clb_run *, const struct clb_rect *))
-{
-    const struct clb_gemm_progress *progress = &run->progress;
-    if (status == CLB_OK)
-        return false;
-    if (run->written == 0)
-        compute(run, NULL);
-    for (size_t i = 0; run->written > 0 && i < progress->parts; i++) {
-        if (!progress->written[i])
-            compute(run, &progress->part[i]);
-    }
-    return true;
-}
-
-void clb_run_compute_part(struct clb_run *run, const struct clb_rect *rect)
-{
-    /* Of xGESV and xPOSV, the solution. */
-    const clb_kind kind = run->call->kind;
-    const struct clb_call whole = clb_call_as(run->call, kind == CLB_KIND_gesv   ? CLB_KIND_getrs
-                                                         : kind == CLB_KIND_posv ? CLB_KIND_potrs
-                                                                                 : kind);
-    const struct clb_call part = rect != NULL ? clb_call_part(&whole, rect) : whole;
-    clb_host_call(run->host, &part);
-}
-
-void clb_run_take_columns(struct clb_run *run, clb_status status, size_t columns, size_t written,
-                          double host_work, double work, const char *kernel)
-{
-    /* The algorithm has not begun. */
-    if (status == CLB_ERR_UNSUPPORTED && written == 0)
-        return;
-    run->kernel = kernel;
-    run->parts = columns;
-    run->written = status == CLB_OK ? columns : written;
-    run->share = host_work < work ? 1 - host_work / work : 0;
-    if (status != CLB_OK)
-        run->share *= (double)written / (double)columns;
-}
-
-void clb_run_take_all(struct clb_run *run, clb_status status)
-{
-    run->parts = status != CLB_ERR_UNSUPPORTED;
-    run->written = status == CLB_OK;
-    run->share = status == CLB_OK ? 1 : 0;
-}
-
-void clb_run_add_solution(struct clb_run *run, double factor_work, double solve_work)
-{
-    const struct clb_run factors = *run;
-    clb_run_take_progress(run, run->solution, (size_t)run->m, (size_t)run->k);
-    run->kernel = factors.kernel;
-    run->parts += factors.parts;
-    run->written += factors.written;
-    run->share =
-        (factors.share * factor_work + run->share * solve_work) / (factor_work + solve_work);
-}
-
-bool clb_run_complete_solution(struct clb_run *run)
-{
-    run->written = 0;
-    for (size_t i = 0; i < run->progress.parts; i++)
-        run->written += run->progress.written[i];
-    return clb_run_complete_parts(run, run->solution, clb_run_compute_part);
-}
-
-bool clb_run_asks_for_size(struct clb_run *run)
-{
-    run->host->lwork = -1;
-    return run->call->work != NULL;
-}
-
-void clb_run_set_info(const struct clb_run *run, size_t info)
-{
-    clb_integer_set(run->call->info, 0, run->call->wide, (int64_t)info);
-}
-
-bool clb_run_hold_threads(const struct clb_run *run, const struct clb_runtime *runtime)
-{
-    return runtime->device.unified && run->host->hold_threads != NULL &&
-           run->host->hold_threads(run->host);
-}
-
-static double count_flops(const struct clb_run *run)
-{
-    const bool counts = run->m > 0 && run->n > 0 && run->k > 0;
-    return counts ? run->work * (clb_precision_parts(run->precision) == 2 ? 8 : 2) : 0;
-}
-
-/* ---- outcome --------------------------------------------------------------------------------- */
-
-struct outcome {
-    clb_reason reason; /* CLB_REASONS: it ran on the device */
-    clb_status status;
-    const char *kernel;
-    double seconds;
-};
+/* ---- on the device --------------------------------------------------------------------------- */
 
 /* Why a run has done nothing after all; CLB_REASONS: it has. Only failures of OpenCL count against
  * the device: memory may be in use by another call, and operands may be out of a kernel's range. */
-static clb_reason reason_of_run(const struct clb_run *run, struct clb_runtime *runtime,
-                                clb_status status)
+static clb_reason reason_of_run(const struct clb_run *run)
 {
     if (run->declined != CLB_REASONS)
         return run->declined;
-    if (status == CLB_ERR_NOMEM && run->written == 0)
+    if (run->status == CLB_ERR_NOMEM && run->written == 0)
         return CLB_REASON_NOMEMORY;
-    if (status == CLB_ERR_STARTING && run->written == 0)
+    if (run->status == CLB_ERR_STARTING && run->written == 0)
         return CLB_REASON_STARTING;
-    if (status == CLB_ERR_UNSUPPORTED && run->parts == 0)
+    if (run->status == CLB_ERR_UNSUPPORTED && run->parts == 0)
         return CLB_REASON_COST;
-    if (status == CLB_OK)
-        clb_runtime_report_success(runtime);
-    else if (status == CLB_ERR_OPENCL || status == CLB_ERR_LAUNCH)
-        clb_runtime_report_failure(runtime);
+    if (run->status == CLB_OK)
+        clb_runtime_report_success(run->runtime);
+    else if (run->status == CLB_ERR_OPENCL || run->status == CLB_ERR_LAUNCH)
+        clb_runtime_report_failure(run->runtime);
     return CLB_REASONS;
 }
 
 /* How long the device may complete no command. */
-static double longest_standstill(const struct clb_gemm_variant *variant, double flops)
+static double longest_standstill(const struct clb_run *run)
 {
-    const size_t millis = variant->tuning.value[CLB_PARAM_HANG];
+    const size_t millis = run->variant->tuning.value[CLB_PARAM_HANG];
     if (millis != 0)
         return millis == 1 ? INFINITY : 1e-3 * (double)millis;
-    return fmax(30, 100 * variant->flop_seconds * flops);
+    return fmax(30, 100 * run->variant->flop_seconds * run->flops);
 }
 
 /* By powers of two of the edge. */
@@ -178,108 +71,108 @@ static int size_class_of(double work)
     return edge < CLB_VERIFY_CLASSES ? edge : CLB_VERIFY_CLASSES - 1;
 }
 
-/* Results of a routine and a size whose first use has passed are not verified again. */
-static clb_reason begin_verification(struct clb_run *run)
+/* What must be ready before the family runs the call: by-rows matrices, copies to verify. Results
+ * of a routine and a size whose first use has passed are not verified again. */
+static clb_reason prepare_run(struct clb_run *run)
 {
     const double share = clb_config_get()->verify;
-    run->verify.size_class = size_class_of(run->work);
-    const atomic_bool *passed = &clb_verify_passed[run->call->routine][run->verify.size_class];
-    if (share == 0 || (share < 0 && atomic_load_explicit(passed, memory_order_relaxed)))
-        return CLB_REASONS;
-    return clb_verify_begin(run, run->runtime, run->variant);
+    const clb_reason reason = clb_run_is_lapacke(run) ? clb_lapacke_open(run) : CLB_REASONS;
+    run->size_class = size_class_of(run->work);
+    const atomic_bool *passed = &clb_verify_passed[run->call->routine][run->size_class];
+    if (reason != CLB_REASONS || share == 0 ||
+        (share < 0 && atomic_load_explicit(passed, memory_order_relaxed)))
+        return reason;
+    return clb_verify_begin(run);
 }
 
 /* How long other threads' calls wait for this one: times as long as was predicted, or seconds. */
 #define WAIT_PREDICTED 2
 #define WAIT_UNKNOWN   0.2
 
-/* What must be ready before the family runs the call: by-rows matrices, copies to verify. */
-static clb_reason prepare_run(struct clb_run *run)
-{
-    const clb_reason reason = clb_run_is_lapacke(run) ? clb_lapacke_open(run) : CLB_REASONS;
-    return reason != CLB_REASONS ? reason : begin_verification(run);
-}
-
-/* One call in its turn. */
-static void run_family(struct clb_run *run, struct outcome *outcome)
+/* One call in its turn. Other threads' predictions count with it meanwhile. */
+static clb_reason run_family(struct clb_run *run)
 {
     struct clb_progress progress;
+    const bool predicted = clb_run_is_predicted(run);
     run->declined = CLB_REASONS;
-    run->solution = CLB_ERR_UNSUPPORTED;
-    clb_decide_begin(run, CLB_SIDE_DEVICE);
-    clb_turn_begin(run->runtime, clb_run_is_predicted(run) ? WAIT_PREDICTED * run->prediction.device
-                                                           : WAIT_UNKNOWN);
-    clb_runtime_expect(run->runtime, longest_standstill(run->variant, run->flops));
+    if (predicted)
+        clb_history_begin(CLB_SIDE_DEVICE, run->alone.device, run->prediction.device);
+    clb_turn_begin(run->runtime,
+                   predicted ? WAIT_PREDICTED * run->prediction.device : WAIT_UNKNOWN);
+    clb_runtime_expect(run->runtime, longest_standstill(run));
     clb_progress_begin(&progress, run->entry->symbol->next.name, run->flops);
-    outcome->status = run->ops->run(run, run->runtime, run->variant);
+    run->status = run->ops->run(run);
     clb_turn_end(run->runtime);
-    clb_decide_end(run);
+    if (predicted)
+        clb_history_end();
     clb_progress_end(&progress);
-    outcome->reason = reason_of_run(run, run->runtime, outcome->status);
-    outcome->kernel = run->kernel != NULL ? run->kernel : run->variant->name;
+    if (run->kernel == NULL)
+        run->kernel = run->variant->name;
+    return reason_of_run(run);
 }
 
 /* The call is for the device: run and time it there. */
-static void run_and_learn(struct clb_run *run, struct outcome *outcome)
+static clb_reason run_and_learn(struct clb_run *run)
 {
-    const bool learns = clb_run_is_learnt(run);
+    const bool learns = clb_predict_is_learnt(run);
     const bool timed = clb_runs_are_timed() || learns;
-    const double cpu_begin = learns ? clb_decide_cpu_now(&run->runtime->device) : NAN;
+    const double cpu_begin = learns ? clb_predict_cpu_now(&run->runtime->device) : NAN;
     const double begin = timed ? clb_now() : 0;
-    outcome->reason = prepare_run(run);
-    if (outcome->reason != CLB_REASONS)
-        return;
-    run_family(run, outcome);
-    outcome->seconds = timed ? clb_now() - begin : 0;
-    if (learns && outcome->reason == CLB_REASONS && outcome->status == CLB_OK && run->share > 0)
-        clb_decide_learn(run, outcome->seconds, cpu_begin);
+    clb_reason reason = prepare_run(run);
+    if (reason != CLB_REASONS)
+        return reason;
+    reason = run_family(run);
+    run->seconds = timed ? clb_now() - begin : 0;
+    if (learns && reason == CLB_REASONS && run->status == CLB_OK && run->share > 0)
+        clb_predict_learn(run, cpu_begin);
     if (clb_trace_wanted())
         clb_trace_since(run->entry->symbol->next.name, begin);
+    return reason;
 }
 
 /* All code that may enter the driver: what it may do to the thread's state is undone. */
-static struct outcome run_on_device(struct clb_run *run)
+static clb_reason run_on_device(struct clb_run *run)
 {
-    struct outcome outcome = {0};
     struct clb_thread_state thread_state;
     clb_thread_state_save(&thread_state);
     const bool before = clb_thread_inside;
     clb_thread_inside = true;
-    const double patience = clb_driver_set_time_limit(INFINITY);
-    outcome.reason = clb_decide_on_device(run);
-    if (outcome.reason == CLB_REASONS)
-        run_and_learn(run, &outcome);
-    clb_driver_set_time_limit(patience);
+    const double time_limit = clb_driver_set_time_limit(INFINITY);
+    clb_reason reason = clb_decide_on_device(run);
+    if (reason == CLB_REASONS)
+        reason = run_and_learn(run);
+    clb_driver_set_time_limit(time_limit);
     clb_thread_inside = before;
     clb_thread_state_restore(&thread_state);
-    return outcome;
+    return reason;
 }
 
-static void log_call(const struct clb_run *run, const char *where, const char *detail,
-                     double seconds)
+/* ---- the life of a call ---------------------------------------------------------------------- */
+
+/* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
+ * same routine and sizes: that call is declined without deciding or counting again. Only a value is
+ * stored, so nothing leaks when an error handler jumps out of the call; but then one later call of
+ * the same routine and sizes may be declined and not counted. */
+static CLB_THREAD struct {
+    const struct clb_symbol *symbol;
+    int64_t m, n, k;
+} declined;
+
+void clb_route_end_declined(void)
 {
-    char text[120];
-    char predicted[80] = "";
-    const struct clb_prediction *p = &run->prediction;
-    clb_call_describe(run->call, text, sizeof text);
-    if (clb_run_is_predicted(run))
-        snprintf(predicted, sizeof predicted, "; %s: device %.3f, next %.3f ms",
-                 p->measured ? "measured" : "estimated", 1e3 * p->device, 1e3 * p->next);
-    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms%s", run->entry->symbol->next.name, text, where,
-            detail, 1e3 * seconds, predicted);
+    declined.symbol = NULL;
 }
 
-static void decline(const struct clb_run *run, clb_reason reason)
+static bool is_declined_again(const struct clb_run *run)
 {
-    clb_decide_declined(run, reason);
-    if (clb_stats_wanted)
-        clb_stats_declined(run->entry, reason, clb_run_computes_nothing(run) ? 0 : run->flops);
-    if (clb_stats_wanted && clb_run_is_predicted(run))
-        clb_stats_predicted(
-            run->entry->symbol, &run->prediction,
-            reason == CLB_REASON_DRY_RUN ? run->prediction.next - run->prediction.device : 0);
-    if (clb_log_wanted(CLB_LOG_DEBUG))
-        log_call(run, "next", clb_reason_name(reason), 0);
+    const struct clb_symbol *symbol = run->entry->symbol;
+    if (declined.symbol == NULL || declined.symbol == symbol ||
+        declined.symbol->routine != symbol->routine || declined.m != run->m ||
+        declined.n != run->n || declined.k != run->k)
+        return false;
+    if (symbol->next.abi == CLB_ABI_FORTRAN && !clb_run_is_query(run))
+        clb_route_end_declined();
+    return true;
 }
 
 static void close_lapacke(struct clb_run *run, bool computed)
@@ -292,34 +185,31 @@ static void close_lapacke(struct clb_run *run, bool computed)
     clb_thread_state_restore(&thread_state);
 }
 
-/* False when the result is wrong, and undone. */
-static bool route_finish(struct clb_run *run, const struct outcome *outcome)
+static void decline(struct clb_run *run, clb_reason reason)
 {
-    const struct clb_symbol *symbol = run->entry->symbol;
-    bool recovered = outcome->status != CLB_OK;
+    clb_predict_declined(run, reason);
+    if (clb_calls_are_observed())
+        clb_stats_declined(run, reason);
+}
+
+/* False when the result is wrong, and undone. */
+static bool finish(struct clb_run *run)
+{
+    const bool recovered = run->status != CLB_OK;
     if (recovered)
         clb_log(CLB_LOG_WARN, "%s: %s after %zu of %zu parts, the next library computes the rest",
-                symbol->next.name, clb_status_name(outcome->status), run->written, run->parts);
-    double begin = clb_calls_are_observed() ? clb_now() : 0;
-    bool next_used = run->ops->complete(run, outcome->status);
-    if (run->verify.wanted && !clb_verify_end(run, outcome->status))
+                run->entry->symbol->next.name, clb_status_name(run->status), run->written,
+                run->parts);
+    const double begin = clb_calls_are_observed() ? clb_now() : 0;
+    const bool next_used = run->ops->complete(run, run->status);
+    if (run->verification != NULL && !clb_verify_end(run))
         return false;
     close_lapacke(run, true);
-    double seconds_next = next_used && clb_calls_are_observed() ? clb_now() - begin : 0;
     /* An algorithm that left all the work to the next library has not used the device. */
-    if (!recovered && run->share <= 0) {
+    if (!recovered && run->share <= 0)
         decline(run, CLB_REASON_COST);
-        return true;
-    }
-    if (clb_stats_wanted)
-        clb_stats_computed(run->entry, outcome->kernel, recovered, run->flops,
-                           run->flops * run->share, outcome->seconds, seconds_next);
-    if (clb_stats_wanted && clb_run_is_predicted(run))
-        clb_stats_predicted(symbol, &run->prediction,
-                            run->prediction.next - outcome->seconds - seconds_next);
-    if (clb_log_wanted(CLB_LOG_DEBUG))
-        log_call(run, recovered ? "recovered" : "device", outcome->kernel,
-                 outcome->seconds + seconds_next);
+    else if (clb_calls_are_observed())
+        clb_stats_computed(run, recovered, next_used ? clb_now() - begin : 0);
     return true;
 }
 
@@ -334,13 +224,13 @@ static void describe(struct clb_run *run)
         clb_call_turn(call, &entry->turned);
     if (clb_run_is_lapacke(run))
         clb_lapacke_decode(run);
-    run->entry->inside =
-        clb_stats_wanted && (clb_thread_inside || clb_history_is_inside(run->call));
+    entry->inside = clb_stats_wanted && (clb_thread_inside || clb_history_is_inside(call));
     run->m = clb_call_size(call, routine->sizes[0]);
     run->n = clb_call_size(call, routine->sizes[1]);
     run->k = clb_call_size(call, routine->sizes[2]);
     run->work = clb_work_of(routine->row, (double)run->m, (double)run->n, (double)run->k);
-    run->flops = count_flops(run);
+    if (run->m > 0 && run->n > 0 && run->k > 0)
+        run->flops = run->work * (clb_precision_parts(call->precision) == 2 ? 8 : 2);
 }
 
 static void open_host(struct clb_run *run, struct clb_next_blas *next)
@@ -351,20 +241,19 @@ static void open_host(struct clb_run *run, struct clb_next_blas *next)
     }
     run->host->work = run->call->work;
     run->host->lwork = run->call->lwork;
+    run->next = clb_decide_next(run->host, NULL);
 }
 
-/* The outcome of a call that the first gates have let through; `next` is the place for the next
+/* Why a call that the first gates have let through is declined; `next` is the place for the next
  * library's functions. A product that the history knows needs them only if the device fails. */
-static struct outcome try_device(struct clb_run *run, struct clb_next_blas *next)
+static clb_reason try_device(struct clb_run *run, struct clb_next_blas *next)
 {
     if (!run->is_known || !run->known.for_device || run->call->kind != CLB_KIND_gemm)
         open_host(run, next);
-    struct outcome outcome = run_on_device(run);
-    if (outcome.reason == CLB_REASONS && outcome.status != CLB_OK)
+    const clb_reason reason = run_on_device(run);
+    if (reason == CLB_REASONS && run->status != CLB_OK)
         open_host(run, next);
-    if (outcome.reason == CLB_REASONS && !route_finish(run, &outcome))
-        outcome.reason = CLB_REASON_QUARANTINED;
-    return outcome;
+    return reason == CLB_REASONS && !finish(run) ? CLB_REASON_QUARANTINED : reason;
 }
 
 bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
@@ -373,30 +262,35 @@ bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
     struct clb_run run = {.ops = families[clb_routines[symbol->routine].kind],
                           .entry = entry,
                           .call = &entry->call,
-                          .precision = clb_routines[symbol->routine].precision,
                           .host = host,
                           .stands_for = 1};
     struct clb_next_blas next;
-    clb_route_configure();
+    if (CLB_UNLIKELY(!atomic_load_explicit(&clb_route_is_configured, memory_order_acquire)))
+        clb_route_configure();
     clb_next_settle_threads();
     clb_next_declined = &symbol->next;
     describe(&run);
-    if (clb_lapacke_is_declined_again(&run))
+    if (is_declined_again(&run))
         return false;
     clb_reason reason = clb_decide(&run);
     if (reason == CLB_REASONS)
-        reason = try_device(&run, &next).reason;
+        reason = try_device(&run, &next);
     if (reason != CLB_REASONS) {
         close_lapacke(&run, false);
-        clb_lapacke_note_declined(&run);
+        if (clb_run_is_lapacke(&run)) {
+            declined.symbol = symbol;
+            declined.m = run.m;
+            declined.n = run.n;
+            declined.k = run.k;
+        }
         clb_next_declined = &symbol->next;
         decline(&run, reason);
-        clb_decide_begin(&run, CLB_SIDE_NEXT);
+        if (clb_run_is_predicted(&run))
+            clb_history_begin(CLB_SIDE_NEXT, run.alone.next, run.prediction.next);
     }
-    if (run.verify.wanted)
+    if (run.verification != NULL)
         clb_verify_free(&run);
     clb_gemm_progress_free(&run.progress);
-    free(run.factors.tau);
-    free(run.pivots);
+    free(run.results);
     return reason == CLB_REASONS;
 }

@@ -2,9 +2,10 @@
  *
  * The block of counters of a thread outlives the thread and is reused by a later one. So no count
  * is lost, and memory does not grow with the number of threads that have ever existed. */
-#include "decide.h"
 #include "engine/ocl/helper.h"
 #include "host/process.h"
+#include "profile.h"
+#include "run.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -135,31 +136,8 @@ static void count_inside(struct counters *counters, double flops, double seconds
     stats_add(&counters->seconds_inside, seconds);
 }
 
-void clb_stats_declined(const struct clb_entry *entry, clb_reason reason, double flops)
+static void count_kernel(struct counters *counters, const char *kernel)
 {
-    struct counters *counters = counters_of(entry->symbol);
-    if (counters == NULL)
-        return;
-    count(&counters->declined[reason]);
-    stats_add(&counters->flops, flops);
-    if (entry->inside)
-        count_inside(counters, flops, 0); /* clb_next_end adds the seconds */
-}
-
-void clb_stats_computed(const struct clb_entry *entry, const char *kernel, bool recovered,
-                        double flops, double flops_device, double seconds_device,
-                        double seconds_next)
-{
-    struct counters *counters = counters_of(entry->symbol);
-    if (counters == NULL)
-        return;
-    count(recovered ? &counters->recovered : &counters->device);
-    stats_add(&counters->flops, flops);
-    stats_add(&counters->flops_device, flops_device);
-    stats_add(&counters->seconds_device, seconds_device);
-    stats_add(&counters->seconds_next, seconds_next);
-    if (entry->inside)
-        count_inside(counters, flops, seconds_device + seconds_next);
     for (int i = 0; i < MAX_KERNELS; i++) {
         const char *name = atomic_load_explicit(&counters->kernels[i].name, memory_order_relaxed);
         if (name == NULL)
@@ -171,20 +149,70 @@ void clb_stats_computed(const struct clb_entry *entry, const char *kernel, bool 
     }
 }
 
-void clb_stats_predicted(const struct clb_symbol *symbol, const struct clb_prediction *prediction,
-                         double saved)
+/* The prediction for a call, both sides of which are known, and the seconds that the device has
+ * saved, or would have in a dry run. */
+static void count_prediction(struct counters *counters, const struct clb_run *run, double saved)
 {
-    struct counters *counters = counters_of(symbol);
-    if (counters == NULL)
+    if (!clb_run_is_predicted(run))
         return;
     count(&counters->predicted);
-    stats_add(&counters->predicted_device, prediction->device);
-    stats_add(&counters->predicted_next, prediction->next);
+    stats_add(&counters->predicted_device, run->prediction.device);
+    stats_add(&counters->predicted_next, run->prediction.next);
     stats_add(&counters->saved, saved);
-    if (!prediction->measured)
+    if (!run->prediction.measured)
         return;
     count(&counters->measured);
     stats_add(&counters->saved_measured, saved);
+}
+
+static void log_call(const struct clb_run *run, const char *where, const char *detail,
+                     double seconds)
+{
+    char text[120];
+    char predicted[80] = "";
+    const struct clb_prediction *p = &run->prediction;
+    if (!clb_log_wanted(CLB_LOG_DEBUG))
+        return;
+    clb_call_describe(run->call, text, sizeof text);
+    if (clb_run_is_predicted(run))
+        snprintf(predicted, sizeof predicted, "; %s: device %.3f, next %.3f ms",
+                 p->measured ? "measured" : "estimated", 1e3 * p->device, 1e3 * p->next);
+    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms%s", run->entry->symbol->next.name, text, where,
+            detail, 1e3 * seconds, predicted);
+}
+
+void clb_stats_declined(const struct clb_run *run, clb_reason reason)
+{
+    struct counters *counters = clb_stats_wanted ? counters_of(run->entry->symbol) : NULL;
+    const double flops = clb_run_computes_nothing(run) ? 0 : run->flops;
+    log_call(run, "next", clb_reason_name(reason), 0);
+    if (counters == NULL)
+        return;
+    count(&counters->declined[reason]);
+    stats_add(&counters->flops, flops);
+    if (run->entry->inside)
+        count_inside(counters, flops, 0); /* clb_next_end adds the seconds */
+    count_prediction(counters, run,
+                     reason == CLB_REASON_DRY_RUN ? run->prediction.next - run->prediction.device
+                                                  : 0);
+}
+
+void clb_stats_computed(const struct clb_run *run, bool recovered, double seconds_next)
+{
+    struct counters *counters = clb_stats_wanted ? counters_of(run->entry->symbol) : NULL;
+    const double seconds = run->seconds + seconds_next;
+    log_call(run, recovered ? "recovered" : "device", run->kernel, seconds);
+    if (counters == NULL)
+        return;
+    count(recovered ? &counters->recovered : &counters->device);
+    stats_add(&counters->flops, run->flops);
+    stats_add(&counters->flops_device, run->flops * run->share);
+    stats_add(&counters->seconds_device, run->seconds);
+    stats_add(&counters->seconds_next, seconds_next);
+    if (run->entry->inside)
+        count_inside(counters, run->flops, seconds);
+    count_kernel(counters, run->kernel);
+    count_prediction(counters, run, run->prediction.next - seconds);
 }
 
 double clb_next_begin(void)
@@ -203,7 +231,7 @@ void clb_next_end(const struct clb_entry *entry, double begin)
     if (entry->encloses)
         clb_history_leave();
     if (entry->learnt || entry->compared)
-        clb_route_learn_next(entry, seconds);
+        clb_predict_learn_next(entry, seconds);
 }
 
 /* ---- summing --------------------------------------------------------------------------------- */
@@ -275,7 +303,7 @@ static struct totals sum(int symbol)
     return totals;
 }
 
-bool clb_stats_any(void)
+static bool stats_any(void)
 {
     for (int s = 0; s < CLB_SYMBOLS; s++) {
         if (sum(s).calls != 0)
@@ -487,7 +515,7 @@ __attribute__((destructor)) static void write_report_at_exit(void)
     const char *name = "-";
     if (clb_stats_wanted)
         clb_profile_write();
-    if (clb_stats_wanted && clb_stats_any() && clb_config_get()->stats != NULL) {
+    if (clb_stats_wanted && stats_any() && clb_config_get()->stats != NULL) {
         name = clb_config_get()->stats;
         if (strcmp(name, "-") == 0)
             clb_stats_format_table(&report);

@@ -5,14 +5,28 @@
  * by what is known: the tables' thresholds beside such next libraries as have been seen, and, where
  * the device's times are known, the smallest crossover of any device. Where calls are counted or
  * logged min_work stays -infinity, so that all reach clb_route. */
-#include "decide.h"
 #include "host/process.h"
+#include "profile.h"
+#include "run.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <unistd.h>
 
 static pthread_once_t configured = PTHREAD_ONCE_INIT;
+struct clb_threshold clb_thresholds[CLB_ROUTINES];
+size_t clb_cpus;
+atomic_bool clb_route_is_configured;
+
+static double cube(double edge)
+{
+    return edge * edge * edge;
+}
+
+static const char *routine_name(size_t index)
+{
+    return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
+}
 
 /* The threshold on the work of a routine: +inf in mode `off`, 0 in `always`, negative when the
  * tuning tables decide. */
@@ -26,27 +40,8 @@ static double work_threshold(const char *routine)
         return 0;
     default:
         edge = clb_config_threshold(routine);
-        return edge < 0 ? -1 : clb_cube(edge);
+        return edge < 0 ? -1 : cube(edge);
     }
-}
-
-static double thresholds[CLB_ROUTINES];
-static _Atomic double lowest[CLB_WORKS]; /* edges below which `auto` declines at once */
-static size_t cpus;                      /* of the system */
-
-size_t clb_cpus(void)
-{
-    return cpus;
-}
-
-bool clb_threshold_is_auto(clb_routine routine)
-{
-    return thresholds[routine] < 0;
-}
-
-static const char *routine_name(size_t index)
-{
-    return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
 }
 
 /* Where a device's costs are known, no smaller call is faster on any; on one that is the CPU, which
@@ -54,17 +49,11 @@ static const char *routine_name(size_t index)
 #define SMALLEST_CROSSOVER     250.0
 #define SMALLEST_CROSSOVER_CPU 138.0
 
-double clb_threshold(clb_routine routine)
-{
-    return thresholds[routine] < 0 ? clb_cube(lowest[clb_routine_work(routine)])
-                                   : thresholds[routine];
-}
-
 /* Never lowers a min_work of +infinity: there is no device (clb_threshold_decline_all). */
 static void set_min_work(void)
 {
     for (int s = 0; s < CLB_SYMBOLS && !clb_calls_are_observed(); s++) {
-        const double wanted = clb_threshold(clb_symbols[s].routine);
+        const double wanted = atomic_load(&clb_thresholds[clb_symbols[s].routine].work);
         double now = atomic_load(&clb_symbols[s].min_work);
         while (now < INFINITY &&
                !atomic_compare_exchange_weak(&clb_symbols[s].min_work, &now, wanted))
@@ -75,22 +64,25 @@ static void set_min_work(void)
 /* What next libraries have been seen, and whether the device's costs are known beside one. */
 enum { SEEN_PLAIN = 1, SEEN_OPTIMISED = 2, SEEN_COSTS = 4, SEEN_COSTS_CPU = 8, SEEN_ANY = 15 };
 
-bool clb_device_is_cpu(const struct clb_device *device)
+/* The lowest work at which any call of a kind may be one for the device in `auto`. */
+static double lowest_work(clb_work work, unsigned seen)
 {
-    return (device->type & CL_DEVICE_TYPE_CPU) != 0;
+    double edge = (seen & SEEN_COSTS_CPU) != 0 ? SMALLEST_CROSSOVER_CPU
+                  : (seen & SEEN_COSTS) != 0   ? SMALLEST_CROSSOVER
+                                               : INFINITY;
+    if ((seen & SEEN_PLAIN) != 0)
+        edge = fmin(edge, clb_tuning_lowest_threshold(work, false));
+    if ((seen & SEEN_OPTIMISED) != 0)
+        edge = fmin(edge, clb_tuning_lowest_threshold(work, true));
+    return cube(edge);
 }
 
 static void set_lowest(unsigned seen)
 {
-    for (int w = 0; w < CLB_WORKS; w++) {
-        double edge = (seen & SEEN_COSTS_CPU) != 0 ? SMALLEST_CROSSOVER_CPU
-                      : (seen & SEEN_COSTS) != 0   ? SMALLEST_CROSSOVER
-                                                   : INFINITY;
-        if ((seen & SEEN_PLAIN) != 0)
-            edge = fmin(edge, clb_tuning_lowest_threshold((clb_work)w, false));
-        if ((seen & SEEN_OPTIMISED) != 0)
-            edge = fmin(edge, clb_tuning_lowest_threshold((clb_work)w, true));
-        lowest[w] = edge;
+    for (int r = 0; r < CLB_ROUTINES; r++) {
+        if (clb_thresholds[r].is_auto)
+            atomic_store(&clb_thresholds[r].work,
+                         lowest_work(clb_routine_work((clb_routine)r), seen));
     }
     set_min_work();
 }
@@ -115,10 +107,14 @@ static void configure(void)
     clb_tuning_check_config(clb_config_get());
     clb_config_check_names(routine_name);
     clb_stats_configure();
-    cpus = (size_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
-    for (int r = 0; r < CLB_ROUTINES; r++)
-        thresholds[r] = work_threshold(clb_routines[r].name);
+    clb_cpus = (size_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
+    for (int r = 0; r < CLB_ROUTINES; r++) {
+        const double work = work_threshold(clb_routines[r].name);
+        clb_thresholds[r].is_auto = work < 0;
+        atomic_store(&clb_thresholds[r].work, work);
+    }
     set_lowest(SEEN_ANY);
+    atomic_store(&clb_route_is_configured, true);
 }
 
 void clb_route_configure(void)

@@ -3,12 +3,23 @@
  * What the call overwrites is copied first where the check or the next library needs it. A result
  * that fails is undone, the device is not used any more, and the call is declined: the next library
  * computes it from the original arguments. */
+#include "blas/judge.h"
 #include "engine/kernel/kernel.h"
 #include "engine/ocl/memory.h"
 #include "run.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+/* A call that is to be verified, with copies of the matrices that it overwrites. */
+struct clb_verification {
+    struct clb_before before[CLB_CALL_MATRICES];
+    struct {
+        void *data; /* owned; NULL: none */
+        size_t bytes;
+    } copy[CLB_CALL_MATRICES];
+};
 
 /* ---- which calls ----------------------------------------------------------------------------- */
 
@@ -19,21 +30,20 @@ _Atomic long clb_verified_calls;
 static void name_first_use(const struct clb_run *run, char name[80])
 {
     snprintf(name, 80, "results of %s %d, version " CLB_VERSION,
-             clb_routines[run->call->routine].name, run->verify.size_class);
+             clb_routines[run->call->routine].name, run->size_class);
 }
 
 static void set_passed(const struct clb_run *run)
 {
-    atomic_store(&clb_verify_passed[run->call->routine][run->verify.size_class], true);
+    atomic_store(&clb_verify_passed[run->call->routine][run->size_class], true);
 }
 
 /* Whether this use of a kernel is the first one that is known of. */
-static bool is_first_use(const struct clb_run *run, const struct clb_runtime *runtime,
-                         const struct clb_gemm_variant *variant)
+static bool is_first_use(const struct clb_run *run)
 {
     char name[80];
     name_first_use(run, name);
-    if (!clb_program_is_checked(runtime, variant->program, name))
+    if (!clb_program_is_checked(run->runtime, run->variant->program, name))
         return true;
     set_passed(run);
     return false;
@@ -53,21 +63,22 @@ static bool is_in_share(double share)
 static clb_status copy_outputs(struct clb_run *run)
 {
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
-        struct clb_before *before = &run->verify.before[i];
+        struct clb_before *before = &run->verification->before[i];
         struct clb_call_matrix matrix;
         size_t bytes = 0;
         if (!clb_call_matrix(run->call, i, &matrix) || !matrix.written ||
             !clb_call_reads_c(run->call))
             continue;
         clb_status status = clb_extent_bytes(matrix.rows, matrix.cols, matrix.rows,
-                                             clb_precision_size(run->precision), &bytes);
+                                             clb_precision_size(run->call->precision), &bytes);
         void *copy = status == CLB_OK ? clb_host_map(bytes) : NULL;
         if (copy == NULL)
             return CLB_ERR_NOMEM;
         *before = (struct clb_before){copy, matrix.rows};
-        run->verify.copy[i] = (struct clb_verify_copy){copy, bytes};
-        clb_copy_part(run->precision, matrix.part, matrix.rows, matrix.cols, matrix.data, matrix.ld,
-                      copy, before->ld);
+        run->verification->copy[i].data = copy;
+        run->verification->copy[i].bytes = bytes;
+        clb_copy_part(run->call->precision, matrix.part, matrix.rows, matrix.cols, matrix.data,
+                      matrix.ld, copy, before->ld);
     }
     return CLB_OK;
 }
@@ -75,42 +86,38 @@ static clb_status copy_outputs(struct clb_run *run)
 static void put_back(struct clb_run *run)
 {
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
-        const struct clb_before *before = &run->verify.before[i];
+        const struct clb_before *before = &run->verification->before[i];
         struct clb_call_matrix matrix;
         if (before->data != NULL && clb_call_matrix(run->call, i, &matrix))
-            clb_copy_part(run->precision, matrix.part, matrix.rows, matrix.cols, before->data,
+            clb_copy_part(run->call->precision, matrix.part, matrix.rows, matrix.cols, before->data,
                           before->ld, matrix.data, matrix.ld);
     }
 }
 
 void clb_verify_free(struct clb_run *run)
 {
-    for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
-        clb_host_unmap(run->verify.copy[i].data, run->verify.copy[i].bytes);
-        run->verify.copy[i] = (struct clb_verify_copy){0};
-        run->verify.before[i] = (struct clb_before){0};
-    }
-    run->verify.wanted = false;
+    for (size_t i = 0; i < CLB_CALL_MATRICES; i++)
+        clb_host_unmap(run->verification->copy[i].data, run->verification->copy[i].bytes);
+    free(run->verification);
+    run->verification = NULL;
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-clb_reason clb_verify_begin(struct clb_run *run, struct clb_runtime *runtime,
-                            const struct clb_gemm_variant *variant)
+clb_reason clb_verify_begin(struct clb_run *run)
 {
     const double share = clb_config_get()->verify;
-    if (!(share < 0 ? is_first_use(run, runtime, variant) : is_in_share(share)))
+    if (!(share < 0 ? is_first_use(run) : is_in_share(share)))
         return CLB_REASONS;
     const double begin = clb_trace_wanted() ? clb_now() : 0;
-    run->verify.wanted = true;
-    run->verify.runtime = runtime;
-    run->verify.variant = variant;
-    const clb_status status = copy_outputs(run);
+    run->verification = calloc(1, sizeof *run->verification);
+    const clb_status status = run->verification != NULL ? copy_outputs(run) : CLB_ERR_NOMEM;
     if (clb_trace_wanted())
         clb_trace_since("copy", begin);
     if (status == CLB_OK)
         return CLB_REASONS;
-    clb_verify_free(run);
+    if (run->verification != NULL)
+        clb_verify_free(run);
     return share >= 1 ? CLB_REASON_NOMEMORY : CLB_REASONS;
 }
 
@@ -120,7 +127,7 @@ static void note_passed(const struct clb_run *run)
     if (clb_config_get()->verify >= 0)
         return;
     name_first_use(run, name);
-    clb_program_set_checked(run->verify.runtime, run->verify.variant->program, name);
+    clb_program_set_checked(run->runtime, run->variant->program, name);
     set_passed(run);
 }
 
@@ -143,19 +150,19 @@ static bool end_verification(struct clb_run *run, const struct clb_verdict *verd
             "computes it",
             name, text, verdict->failed, verdict->error, verdict->bound);
     put_back(run);
-    clb_runtime_quarantine(run->verify.runtime);
+    clb_runtime_quarantine(run->runtime);
     return false;
 }
 
-bool clb_verify_end(struct clb_run *run, clb_status status)
+bool clb_verify_end(struct clb_run *run)
 {
     const struct clb_judged question = {.call = run->call,
-                                        .before = run->verify.before,
+                                        .before = run->verification->before,
                                         .rounded = clb_config_get()->math == CLB_MATH_FAST};
     struct clb_thread_state thread_state;
     struct clb_verdict verdict;
     bool right = true;
-    if (status != CLB_OK && run->written == 0)
+    if (run->status != CLB_OK && run->written == 0)
         return true;
     clb_thread_state_save(&thread_state);
     const double begin = clb_trace_wanted() ? clb_now() : 0;

@@ -1,9 +1,42 @@
-/* Symmetric results and operands of Level 3 by the next library, where the device has failed.
+/* What the next library computes of a call that the device has run: the parts that are missing
+ * after a failure, and the best size of a workspace.
  *
- * A part of C that the device has not written is computed by the routine itself where the part has
- * the structure that the routine computes, otherwise by xGEMM. xGEMMTR can also be computed by
+ * A part of C of xSYMM, xSYRK, xSYR2K or xGEMMTR is computed by the routine itself where the part
+ * has the structure that the routine computes, otherwise by xGEMM. xGEMMTR can also be computed by
  * xGEMM alone, for libraries that lack it. */
 #include "run.h"
+
+bool clb_run_complete_parts(struct clb_run *run,
+                            void (*compute)(struct clb_run *, const struct clb_rect *))
+{
+    const struct clb_gemm_progress *progress = &run->progress;
+    if (run->written == 0)
+        compute(run, NULL);
+    for (size_t i = 0; run->written > 0 && i < progress->parts; i++) {
+        if (!progress->written[i])
+            compute(run, &progress->part[i]);
+    }
+    return true;
+}
+
+/* Of xGESV and xPOSV, the solution. */
+void clb_run_compute_part(struct clb_run *run, const struct clb_rect *rect)
+{
+    const clb_kind kind = run->call->kind;
+    const struct clb_call whole = clb_call_as(run->call, kind == CLB_KIND_gesv   ? CLB_KIND_getrs
+                                                         : kind == CLB_KIND_posv ? CLB_KIND_potrs
+                                                                                 : kind);
+    const struct clb_call part = rect != NULL ? clb_call_part(&whole, rect) : whole;
+    clb_host_call(run->host, &part);
+}
+
+void clb_run_give_size(const struct clb_run *run)
+{
+    if (run->call->work == NULL)
+        return;
+    run->host->lwork = -1;
+    clb_host_call(run->host, run->call);
+}
 
 /* Columns of xGEMMTR that are computed at once; a diagonal block of this order is on the stack. */
 enum { BLOCK = 32 };

@@ -1,0 +1,318 @@
+/* predict: which side computes a call that the history does not know, by what both are predicted to
+ * take; whether such calls are worth a start of the device; and what calls have taken, for those
+ * that come later. */
+#include "engine/device_blas/device_blas.h"
+#include "engine/ocl/helper.h"
+#include "profile.h"
+#include "run.h"
+
+#include <math.h>
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+static size_t smallest_of(const struct clb_run *run)
+{
+    const size_t m = (size_t)run->m;
+    const size_t smallest = clb_min(clb_min(m, (size_t)run->n), (size_t)run->k);
+    switch (run->ops->smallest) {
+    case CLB_SMALLEST_M:
+        return m;
+    case CLB_SMALLEST_HALF:
+        return smallest / 2;
+    default:
+        return smallest;
+    }
+}
+
+static struct clb_profile_owner owner_of(const struct clb_next_library *next,
+                                         const struct clb_device *device)
+{
+    return (struct clb_profile_owner){.device = device,
+                                      .library = next->name,
+                                      .optimised = next->optimised,
+                                      .threads = next->threads};
+}
+
+/* A C name of LAPACK copies matrices besides, and then makes such a call. */
+bool clb_predict_times_both(const struct clb_run *run)
+{
+    return clb_config_get()->mode == CLB_MODE_AUTO && clb_run_is_auto(run) &&
+           !clb_config_get()->reproducible && !clb_run_is_lapacke(run);
+}
+
+/* Whether durations are asked for: to decide, for reports, or to learn. */
+static bool wants_prediction(const struct clb_run *run)
+{
+    return clb_run_is_auto(run) || clb_calls_are_observed() || clb_decide_learns();
+}
+
+/* The prediction for such a device, by what the history knows of such work. */
+static struct clb_prediction predict(struct clb_run *run, const struct clb_device *device)
+{
+    const struct clb_profile_owner owner = owner_of(&run->next, device);
+    const struct clb_cost_call cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+    struct clb_prediction alone = clb_profile_predict(&owner, &cost);
+    run->key = clb_decide_key(run->entry, &run->next);
+    if (clb_decide_has_history(run))
+        clb_history_correct(&run->key, run->work, &alone);
+    return alone;
+}
+
+void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone)
+{
+    if (!clb_predict_times_both(run) || !clb_prediction_is_known(alone))
+        return;
+    const bool disturbed = clb_decide_others(alone) > 0;
+    run->turned = clb_history_tries(&run->key, run->stands_for, disturbed, alone);
+    run->entry->compared = !disturbed && run->entry->target != NULL;
+}
+
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+/* Whether the call is one for such a device. Where the times of both sides are known they decide,
+ * else the table's threshold; neither where the user has set a threshold. */
+static clb_reason decide_for_device(const struct clb_device *device, const struct clb_run *run,
+                                    const struct clb_prediction *prediction, bool *by_times)
+{
+    const clb_precision precision = run->call->precision;
+    const size_t smallest = smallest_of(run);
+    struct clb_gemm_tuning tuning;
+    *by_times = false;
+    if (clb_precision_real_size(precision) == sizeof(double) && !device->fp64)
+        return CLB_REASON_NOFP64;
+    if (!clb_run_is_auto(run))
+        return CLB_REASONS;
+    if (clb_tuning_gemm(device, precision, clb_config_get()->math, 0, &tuning) != CLB_OK)
+        return CLB_REASON_NODEVICE;
+    /* Shapes are known for devices with memory of their own. */
+    *by_times =
+        clb_prediction_is_known(prediction) && (!device->unified || smallest >= tuning.smallest);
+    if (*by_times)
+        return clb_prediction_is_for_device(prediction) != run->turned ? CLB_REASONS
+                                                                       : CLB_REASON_COST;
+    if (clb_run_is_small(run))
+        return CLB_REASON_SMALL;
+    const struct clb_offload from = clb_tuning_offload(
+        device, precision, &tuning, clb_routine_work(run->call->routine), run->next.optimised);
+    if (run->work < from.threshold * from.threshold * from.threshold)
+        return isinf(from.threshold) ? CLB_REASON_COST : CLB_REASON_SMALL;
+    return smallest < from.smallest ? CLB_REASON_COST : CLB_REASONS;
+}
+
+bool clb_predict_declines(struct clb_run *run)
+{
+    const struct clb_device *device = &run->runtime->device;
+    bool by_times;
+    if (wants_prediction(run)) {
+        const struct clb_profile_owner owner = owner_of(&run->next, device);
+        clb_threshold_settle(&owner);
+        struct clb_prediction alone = predict(run, device);
+        clb_predict_try_other(run, &alone);
+        clb_decide_set_prediction(run, &alone);
+    }
+    run->reason = decide_for_device(device, run, &run->prediction, &by_times);
+    return run->reason != CLB_REASONS;
+}
+
+/* A call that the device loses without competition it loses beside other calls, too: these cost it
+ * as much there as in the next library at least (clb_history_crowding). So only the decision
+ * without other calls is remembered. What a start would save must be added up, so that a call that
+ * is for the device is remembered only when the device is there. */
+void clb_predict_remember(struct clb_run *run, clb_reason reason)
+{
+    struct clb_decision decision = {.alone = run->alone, .for_device = reason == CLB_REASONS};
+    const struct clb_device *device =
+        run->runtime != NULL ? &run->runtime->device : clb_device_expected();
+    if (!clb_decide_has_history(run) || device == NULL || run->turned ||
+        (reason != CLB_REASONS && reason != CLB_REASON_COST && reason != CLB_REASON_SMALL) ||
+        decide_for_device(device, run, &run->alone, &decision.by_times) != reason)
+        return;
+    decision.reason = reason;
+    clb_history_decide(&run->key, &decision);
+}
+
+/* ---- the start of the device ----------------------------------------------------------------- */
+
+/* In `auto` a call waits for the device so many times as long as its start should take, and this;
+ * and never for a helper process. */
+#define READY_TIMES   3
+#define READY_SECONDS 1.0
+
+static double price_of_start(const struct clb_device *device, const struct clb_run *run)
+{
+    const struct clb_profile_owner owner = owner_of(&run->next, device);
+    return clb_profile_start_cost(&owner);
+}
+
+double clb_predict_time_limit(const struct clb_run *run)
+{
+    static _Atomic double seconds; /* 0: not known */
+    double longest = atomic_load_explicit(&seconds, memory_order_relaxed);
+    if (longest == 0) {
+        const struct clb_device *device = clb_device_expected();
+        longest = READY_SECONDS + READY_TIMES * price_of_start(device, run);
+        atomic_store_explicit(&seconds, device != NULL ? longest : 0, memory_order_relaxed);
+    }
+    return clb_now() + longest;
+}
+
+/* Whether the device would have saved what its start costs, had it been there for the calls that it
+ * was wanted for so far and for this one. */
+static bool start_pays(const struct clb_device *device, const struct clb_run *run)
+{
+    static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
+    static double saved;
+    if (clb_starts_at_once() || clb_tuning_override(clb_config_get(), CLB_PARAM_START) != 0)
+        return true;
+    const struct clb_profile_owner owner = owner_of(&run->next, device);
+    const struct clb_cost_call cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+    const double price = clb_profile_start_cost(&owner);
+    clb_lock(&lock);
+    saved += clb_profile_saved(&owner, &cost, &run->prediction);
+    const bool pays = saved >= price;
+    clb_unlock(&lock);
+    return pays;
+}
+
+/* Calls that are not for the device that is expected, as another process has seen it, don't start
+ * it. */
+static clb_reason decide_by_expected(struct clb_run *run, const struct clb_device *expected)
+{
+    bool by_times;
+    const struct clb_prediction alone = predict(run, expected);
+    clb_decide_set_prediction(run, &alone);
+    const clb_reason reason = decide_for_device(expected, run, &run->prediction, &by_times);
+    if (reason != CLB_REASONS)
+        return reason;
+    if (clb_rate_was_slow(expected, run->call->precision))
+        return CLB_REASON_SLOW;
+    return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
+}
+
+/* Where the device is not started; the device that is expected is NULL where no process has used
+ * one before. */
+bool clb_predict_declines_start(struct clb_run *run)
+{
+    const struct clb_device *expected = clb_device_expected();
+    const struct clb_profile_owner owner = owner_of(&run->next, expected);
+    if (!clb_run_is_auto(run) || clb_runtime_peek() != NULL)
+        return false;
+    run->begin = clb_now();
+    clb_threshold_settle(&owner);
+    if (expected != NULL) {
+        run->reason = decide_by_expected(run, expected);
+    } else {
+        run->prediction = (struct clb_prediction){.device = NAN, .next = NAN};
+        run->reason = clb_run_is_small(run) ? CLB_REASON_SMALL : CLB_REASONS;
+    }
+    if (run->reason == CLB_REASONS && !start_pays(expected, run))
+        run->reason = CLB_REASON_COST;
+    return run->reason != CLB_REASONS;
+}
+
+/* What the call's kind needs besides the kernels of products is made ready now, in the time that a
+ * call waits for a start, and counts with that. */
+bool clb_predict_has_no_kernels(struct clb_run *run)
+{
+    clb_status status = CLB_OK;
+    if (run->call->kind == CLB_KIND_trmm)
+        status = clb_skip_prepare(run->runtime, run->variant);
+    else if (clb_routine_work(run->call->routine) != CLB_WORK_PRODUCT)
+        status = clb_workspace_prepare(run->runtime, run->variant);
+    if (run->begin > 0)
+        run->runtime->start_seconds = clb_now() - run->begin;
+    return status == CLB_ERR_STARTING;
+}
+
+/* ---- what calls take ------------------------------------------------------------------------- */
+
+bool clb_predict_is_learnt(const struct clb_run *run)
+{
+    return clb_decide_learns() || (!clb_config_get()->reproducible && clb_run_is_auto(run) &&
+                                   clb_prediction_is_known(&run->prediction));
+}
+
+double clb_predict_cpu_now(const struct clb_device *device)
+{
+    return device != NULL && clb_device_is_cpu(device) ? clb_cpu_now() : NAN;
+}
+
+static double undisturbed(double seconds, const struct clb_device *device, double cpu_begin)
+{
+    return fmin(seconds, clb_predict_cpu_now(device) - cpu_begin);
+}
+
+/* Beside other calls, those that it began beside or that have come since, it takes longer than
+ * alone. That is not for the profile's file. */
+void clb_predict_learn(const struct clb_run *run, double cpu_begin)
+{
+    static atomic_bool start_is_known;
+    const struct clb_profile_owner owner = owner_of(&run->next, &run->runtime->device);
+    const double crowding =
+        fmax(run->prediction.device / run->alone.device,
+             clb_decide_crowding(&run->next, CLB_SIDE_DEVICE, clb_decide_others(&run->alone)));
+    const double seconds = undisturbed(run->seconds, owner.device, cpu_begin);
+    if (!atomic_exchange(&start_is_known, true))
+        clb_profile_learn_start(&owner, run->runtime->start_seconds);
+    if (!clb_decide_learns()) {
+        clb_history_learn_work(&run->key, seconds, fmax(crowding, 1));
+    } else if (!(crowding > 1)) {
+        const struct clb_cost_call cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, seconds);
+    }
+    if (!(crowding > 1) && run->entry->compared && run->verification == NULL)
+        clb_history_learn(&run->key, CLB_SIDE_DEVICE, seconds);
+}
+
+void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
+{
+    const struct clb_call *call = &entry->call;
+    const char *sizes = clb_routines[call->routine].sizes;
+    struct clb_thread_state thread_state;
+    clb_thread_state_save(&thread_state); /* a handler must not jump out of the locks */
+    const struct clb_next_library next = clb_decide_next(NULL, entry->target);
+    const struct clb_profile_owner owner = owner_of(&next, clb_device_expected());
+    seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
+    if (entry->learnt) {
+        const struct clb_cost_call cost =
+            clb_cost_describe(call, clb_call_size(call, sizes[0]), clb_call_size(call, sizes[1]),
+                              clb_call_size(call, sizes[2]));
+        clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
+    }
+    if (entry->compared) {
+        const struct clb_history_key key = clb_decide_key(entry, &next);
+        clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
+    }
+    clb_thread_state_restore(&thread_state);
+}
+
+/* Whether what the next library takes for the call that is declined says something. */
+static bool learns_of_next(const struct clb_run *run)
+{
+    return clb_decide_learns() && !isgreater(run->prediction.next, run->alone.next) &&
+           clb_device_expected() != NULL && run->entry->target != NULL &&
+           !clb_run_computes_nothing(run) && !clb_call_is_quick(run->call) && !clb_thread_inside;
+}
+
+/* Whether the calls that this one makes are to stay with it. */
+static bool keeps_calls(const struct clb_run *run, clb_reason reason)
+{
+    return reason == CLB_REASON_COST && clb_run_is_auto(run) && run->entry->target != NULL &&
+           run->entry->target->optimised && isgreater(run->alone.next, 0) &&
+           run->entry->symbol->next.library == CLB_LIBRARY_LAPACK;
+}
+
+void clb_predict_declined(const struct clb_run *run, clb_reason reason)
+{
+    struct clb_entry *entry = run->entry;
+    const bool keeps = keeps_calls(run, reason);
+    entry->learnt = learns_of_next(run);
+    entry->compared = entry->compared && reason == CLB_REASON_COST;
+    entry->encloses = (clb_stats_wanted || keeps) && !clb_history_is_inside(run->call) &&
+                      !clb_run_computes_nothing(run);
+    if (entry->encloses)
+        clb_history_enclose(run->call, keeps, run->prediction.next);
+    entry->timed = clb_stats_wanted || entry->learnt || entry->compared || entry->encloses;
+    if (entry->learnt || entry->compared)
+        entry->cpu_begin = clb_predict_cpu_now(clb_device_expected());
+}
