@@ -48,13 +48,24 @@ static bool has_class(const struct clb_device *device, device_class class)
 
 struct row {
     device_class class;
-    clb_precision precision;
+    unsigned precisions; /* bits */
     struct clb_gemm_tuning tuning;
 };
 
+enum {
+    ROW_S = 1 << CLB_S,
+    ROW_D = 1 << CLB_D,
+    ROW_C = 1 << CLB_C,
+    ROW_Z = 1 << CLB_Z,
+    ROW_SD = ROW_S | ROW_D,
+    ROW_CZ = ROW_C | ROW_Z,
+    ROW_SC = ROW_S | ROW_C,
+    ROW_DZ = ROW_D | ROW_Z
+};
+
 #define V(id, number) [CLB_PARAM_##id] = (number),
-#define CLB_GEMM(class, precision, family, from, smallest, values)                                 \
-    {CLASS_##class, CLB_##precision, {CLB_FAMILY_##family, from, smallest, {values}}},
+#define CLB_GEMM(class, precisions, family, from, smallest, values)                                \
+    {CLASS_##class, ROW_##precisions, {CLB_FAMILY_##family, from, smallest, {values}}},
 
 static const struct row rows[] = {
 #include "gemm.def"
@@ -168,9 +179,8 @@ static bool is_tile_min(const struct clb_param_override *override)
            same_text(override->value, override->value_length, "min");
 }
 
-/* Decode an override to a parameter and its value; false when it is invalid. */
-static bool parse_override(const struct clb_param_override *override, clb_param *param,
-                           size_t *value)
+/* Decode an override; CLB_PARAMS when it is invalid. */
+static clb_param parse_override(const struct clb_param_override *override, size_t *value)
 {
     double number;
     bool percent;
@@ -181,31 +191,27 @@ static bool parse_override(const struct clb_param_override *override, clb_param 
             continue;
         if (!clb_parse_bytes(override->value, override->value_length, &number, &percent) ||
             percent || number < 1 || number > 1e9)
-            return false;
-        *param = (clb_param)i;
+            break;
         *value = (size_t)number;
-        return true;
+        return (clb_param)i;
     }
-    return false;
+    return CLB_PARAMS;
 }
 
-static bool find_family(const char *name, clb_family *family)
+/* CLB_FAMILIES: there is none of this name. */
+static clb_family find_family(const char *name)
 {
-    for (int i = 0; i < CLB_FAMILIES; i++) {
-        if (strcmp(name, clb_family_name((clb_family)i)) == 0) {
-            *family = (clb_family)i;
-            return true;
-        }
-    }
-    return false;
+    int i = 0;
+    while (i < CLB_FAMILIES && strcmp(name, families[i].name) != 0)
+        i++;
+    return (clb_family)i;
 }
 
 size_t clb_tuning_override(const struct clb_config *config, clb_param param)
 {
     size_t last = 0, value;
-    clb_param found;
     for (size_t i = 0; i < config->override_count; i++) {
-        if (parse_override(&config->overrides[i], &found, &value) && found == param)
+        if (parse_override(&config->overrides[i], &value) == param)
             last = value;
     }
     return last;
@@ -213,17 +219,15 @@ size_t clb_tuning_override(const struct clb_config *config, clb_param param)
 
 void clb_tuning_check_config(const struct clb_config *config)
 {
-    clb_family family;
-    clb_param param;
     size_t value;
-    if (config->kernel != NULL && !find_family(config->kernel, &family))
+    if (config->kernel != NULL && find_family(config->kernel) == CLB_FAMILIES)
         clb_complain(
             "CLBLAS_SHIM_KERNEL=%s is not a kernel family (docs/variables.md has the list), the "
             "device's own is used",
             config->kernel);
     for (size_t i = 0; i < config->override_count; i++) {
         const struct clb_param_override *override = &config->overrides[i];
-        if (!is_tile_min(override) && !parse_override(override, &param, &value))
+        if (!is_tile_min(override) && parse_override(override, &value) == CLB_PARAMS)
             clb_complain("CLBLAS_SHIM_PARAMS: %.*s=%.*s is not valid, the default is used",
                          (int) override->key_length, override->key, (int) override->value_length,
                          override->value);
@@ -236,24 +240,48 @@ static bool is_second(const struct row *row)
     return row->tuning.value[CLB_PARAM_SECOND] != 0;
 }
 
+static bool is_for(const struct row *row, clb_precision precision)
+{
+    return (row->precisions >> precision & 1) != 0;
+}
+
+/* The row's values for one of its precisions. A complex number takes two depths of the kernel. */
+static struct clb_gemm_tuning tuning_of(const struct row *row, clb_precision precision)
+{
+    struct clb_gemm_tuning tuning = row->tuning;
+    if (clb_precision_parts(precision) > 1 && (row->precisions & ROW_SD) != 0) {
+        tuning.value[CLB_PARAM_SLAB] /= 2;
+        tuning.value[CLB_PARAM_MIN_K] /= 2;
+    }
+    return tuning;
+}
+
+/* gemm.tile=min: the values of the row of gemm_min.def. */
+static void set_smallest(clb_precision precision, struct clb_gemm_tuning *tuning)
+{
+    const bool second = tuning->value[CLB_PARAM_SECOND] != 0;
+    for (size_t r = 0; r < CLB_COUNT_OF(smallest_rows); r++) {
+        const struct row *row = &smallest_rows[r];
+        if (is_for(row, precision) && row->tuning.family == tuning->family &&
+            is_second(row) == second) {
+            const struct clb_gemm_tuning smallest = tuning_of(row, precision);
+            memcpy(tuning->value, smallest.value, sizeof tuning->value);
+        }
+    }
+}
+
 /* Overrides first, then the defaults of what has no value yet. */
 static void complete(const struct clb_device *device, clb_precision precision,
                      struct clb_gemm_tuning *tuning)
 {
     const struct clb_config *config = clb_config_get();
-    const bool second = tuning->value[CLB_PARAM_SECOND] != 0;
-    clb_param param;
     size_t value;
     for (size_t i = 0; i < config->override_count; i++) {
-        for (size_t r = 0; is_tile_min(&config->overrides[i]) && r < CLB_COUNT_OF(smallest_rows);
-             r++) {
-            const struct row *row = &smallest_rows[r];
-            if (row->precision == precision && row->tuning.family == tuning->family &&
-                is_second(row) == second)
-                memcpy(tuning->value, row->tuning.value, sizeof tuning->value);
-        }
-        if (parse_override(&config->overrides[i], &param, &value))
+        const clb_param param = parse_override(&config->overrides[i], &value);
+        if (param != CLB_PARAMS)
             tuning->value[param] = value;
+        else if (is_tile_min(&config->overrides[i]))
+            set_smallest(precision, tuning);
     }
     for (int i = 0; i < CLB_PARAMS; i++) {
         if (tuning->value[i] == 0)
@@ -266,25 +294,23 @@ static void complete(const struct clb_device *device, clb_precision precision,
 clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precision, clb_math math,
                            size_t skip, struct clb_gemm_tuning *tuning)
 {
-    clb_family forced = CLB_FAMILIES;
     const char *kernel = clb_config_get()->kernel;
-    if (kernel != NULL && !find_family(kernel, &forced))
-        forced = CLB_FAMILIES;
-    if (forced != CLB_FAMILIES && math != CLB_MATH_STRICT)
-        math = CLB_MATH_FAST;
+    clb_family forced = kernel != NULL ? find_family(kernel) : CLB_FAMILIES;
     if (math == CLB_MATH_STRICT && forced != CLB_FAMILIES &&
         families[forced].math != CLB_MATH_STRICT)
         forced = CLB_FAMILIES;
+    if (math != CLB_MATH_STRICT && forced != CLB_FAMILIES)
+        math = CLB_MATH_FAST;
     /* A forced family may have no row for this device: then any row of the family is used. */
     for (int pass = 0; pass < (forced != CLB_FAMILIES ? 2 : 1); pass++) {
         for (size_t i = 0; i < CLB_COUNT_OF(rows); i++) {
             const struct row *row = &rows[i];
-            if (row->precision != precision || is_second(row) ||
+            if (!is_for(row, precision) || is_second(row) ||
                 families[row->tuning.family].math > math ||
                 (forced != CLB_FAMILIES && row->tuning.family != forced) ||
                 has_class(device, row->class) != (pass == 0) || skip-- > 0)
                 continue;
-            *tuning = row->tuning;
+            *tuning = tuning_of(row, precision);
             complete(device, precision, tuning);
             return CLB_OK;
         }
@@ -296,10 +322,10 @@ clb_status clb_tuning_second(const struct clb_device *device, clb_precision prec
                              const struct clb_gemm_tuning *first, struct clb_gemm_tuning *tuning)
 {
     for (size_t i = 0; i < CLB_COUNT_OF(rows); i++) {
-        if (rows[i].precision != precision || !is_second(&rows[i]) ||
+        if (!is_for(&rows[i], precision) || !is_second(&rows[i]) ||
             rows[i].tuning.family != first->family)
             continue;
-        *tuning = rows[i].tuning;
+        *tuning = tuning_of(&rows[i], precision);
         complete(device, precision, tuning);
         if (tuning->value[CLB_PARAM_COPY] == first->value[CLB_PARAM_COPY])
             return CLB_OK;
@@ -335,11 +361,10 @@ clb_status clb_tuning_kept(const struct clb_device *device, clb_precision precis
                            struct clb_gemm_tuning *tuning)
 {
     clb_status status = CLB_ERR_UNSUPPORTED;
-    clb_family family;
     char *rest = NULL, *text = load_kept(device, precision),
          *item = text != NULL ? strtok_r(text, " ", &rest) : NULL;
-    bool known = item != NULL && find_family(item, &family);
-    for (size_t skip = 0; known && status != CLB_OK; skip++) {
+    const clb_family family = item != NULL ? find_family(item) : CLB_FAMILIES;
+    for (size_t skip = 0; family != CLB_FAMILIES && status != CLB_OK; skip++) {
         if (clb_tuning_gemm(device, precision, math, skip, tuning) != CLB_OK)
             break;
         status = tuning->family == family ? CLB_OK : CLB_ERR_UNSUPPORTED;
