@@ -260,7 +260,7 @@ static void check_schedule(const struct clb_discrete_plan *plan, const struct cl
             bool is_a = l->operand->role == CLB_OPERAND_A;
             expect(l->p0 == l->slab * plan->slab && l->k == clb_min(plan->slab, problem->k - l->p0),
                    "depths %zu + %zu of slab %zu", l->p0, l->k, l->slab);
-            resident_load(is_a ? &a : &b, l, is_a ? plan->block_m : plan->block_n);
+            resident_load(is_a ? &a : &b, l, is_a ? plan->block[0] : plan->block[1]);
         }
         for (size_t i = 0; i < schedule->step[s].strips; i++, strip++) {
             const struct clb_strip *t = &schedule->strip[strip];
@@ -270,8 +270,8 @@ static void check_schedule(const struct clb_discrete_plan *plan, const struct cl
                 cover_add(&cover, &t->rect);
             expect(!plan->slab_by_slab || t->end_slab == t->slab + 1,
                    "strip %zu has slabs %zu to %zu", strip, t->slab, t->end_slab);
-            expect(resident_has(&a, t->end_slab, t->a_origin, t->rect.row, t->rect.rows) &&
-                       resident_has(&b, t->end_slab, t->b_origin, t->rect.col, t->rect.cols),
+            expect(resident_has(&a, t->end_slab, t->origin[0], t->rect.row, t->rect.rows) &&
+                       resident_has(&b, t->end_slab, t->origin[1], t->rect.col, t->rect.cols),
                    "strip %zu is ahead of its operands", strip);
             expect(t->ldc >= t->rect.rows &&
                        t->ldc * t->rect.cols * clb_precision_size(problem->precision) <=
@@ -283,8 +283,8 @@ static void check_schedule(const struct clb_discrete_plan *plan, const struct cl
                 check_opening(schedule, strip, first);
             else
                 elements += t->ldc * t->rect.cols;
-            size_t tiles_m = clb_div_up(t->rect.rows, plan->unit_m);
-            size_t tiles_n = clb_div_up(t->rect.cols, plan->unit_n);
+            size_t tiles_m = clb_div_up(t->rect.rows, plan->unit[0]);
+            size_t tiles_n = clb_div_up(t->rect.cols, plan->unit[1]);
             expect(plan->strip_tiles == 0 || tiles_m * tiles_n <= plan->strip_tiles ||
                        tiles_m == 1 || tiles_n == 1,
                    "strip %zu has %zux%zu tiles, not %zu", strip, tiles_m, tiles_n,
@@ -320,16 +320,14 @@ static void plans_streamed(void *seed)
         planned++;
         by_slab += plan.slab_by_slab;
         expect(plan.bytes <= available, "too many bytes");
-        expect(clb_max(clb_max(plan.a_bytes, plan.b_bytes),
+        expect(clb_max(clb_max(plan.packed_bytes[0], plan.packed_bytes[1]),
                        clb_max(plan.raw_bytes, plan.strip_bytes)) <= max_alloc,
                "a buffer is larger than the device allows");
         expect(clb_discrete_make_plan(&variant, &problem, 2 * available, max_alloc, units,
                                       &plenty) == CLB_OK &&
                    plenty.slab == plan.slab,
                "more memory changes the slabs");
-        struct clb_operand a = clb_operand_describe(&problem, CLB_OPERAND_A);
-        struct clb_operand b = clb_operand_describe(&problem, CLB_OPERAND_B);
-        if (expect(clb_schedule_make(&plan, &problem, &a, &b, &schedule) == CLB_OK, "no schedule"))
+        if (expect(clb_schedule_make(&plan, &problem, &schedule) == CLB_OK, "no schedule"))
             check_schedule(&plan, &problem, &schedule);
         clb_schedule_free(&schedule);
     }
@@ -344,8 +342,6 @@ static struct clb_discrete_plan plan_large(const struct clb_gemm *problem,
 {
     const struct clb_device device = {.type = CL_DEVICE_TYPE_GPU, .vendor = CLB_VENDOR_NVIDIA};
     struct clb_gemm_variant variant = {.precision = problem->precision};
-    const struct clb_operand a = clb_operand_describe(problem, CLB_OPERAND_A);
-    const struct clb_operand b = clb_operand_describe(problem, CLB_OPERAND_B);
     struct clb_discrete_plan plan = {0};
     if (!expect(clb_tuning_gemm(&device, problem->precision, CLB_MATH_DEFAULT, 0,
                                 &variant.tuning) == CLB_OK,
@@ -354,7 +350,7 @@ static struct clb_discrete_plan plan_large(const struct clb_gemm *problem,
     variant.family = clb_gemm_family_get(variant.tuning.family);
     expect(clb_discrete_make_plan(&variant, problem, (uint64_t)100 << 30, (uint64_t)35 << 30, 132,
                                   &plan) == CLB_OK &&
-               clb_schedule_make(&plan, problem, &a, &b, schedule) == CLB_OK,
+               clb_schedule_make(&plan, problem, schedule) == CLB_OK,
            "no plan");
     return plan;
 }
@@ -375,9 +371,9 @@ static void tall_bands(void *unused)
         const struct clb_gemm problem = shape(row[i].precision, row[i].m, row[i].n, row[i].k);
         struct clb_schedule schedule = {0};
         const struct clb_discrete_plan plan = plan_large(&problem, &schedule);
-        expect(plan.band_m == row[i].band_m && plan.band_n == row[i].band_n,
-               "%zux%zux%zu: bands of %zu and %zu", row[i].m, row[i].n, row[i].k, plan.band_m,
-               plan.band_n);
+        expect(plan.band[0] == row[i].band_m && plan.band[1] == row[i].band_n,
+               "%zux%zux%zu: bands of %zu and %zu", row[i].m, row[i].n, row[i].k, plan.band[0],
+               plan.band[1]);
         clb_schedule_free(&schedule);
     }
 }

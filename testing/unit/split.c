@@ -187,11 +187,9 @@ static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant 
     struct clb_gemm_progress progress;
     struct clb_discrete_plan plan;
     struct clb_schedule schedule = {0};
-    struct clb_operand a = clb_operand_describe(&problem, CLB_OPERAND_A);
-    struct clb_operand b = clb_operand_describe(&problem, CLB_OPERAND_B);
     bool planned = clb_discrete_make_plan(split, &problem, clb_memory_available(runtime),
                                           runtime->device.max_alloc, 0, &plan) == CLB_OK &&
-                   clb_schedule_make(&plan, &problem, &a, &b, &schedule) == CLB_OK;
+                   clb_schedule_make(&plan, &problem, &schedule) == CLB_OK;
     clb_status status = clb_gemm_run(runtime, split, &problem, &progress);
     if (expect(planned && status == CLB_OK, "%s", clb_status_name(status))) {
         check_origin(&g, &schedule, clean ? schedule.steps : find_step(&schedule, &spoiled));

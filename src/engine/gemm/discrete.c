@@ -13,6 +13,19 @@
  */
 #define QUEUE_SETS (1 + CLB_STRIP_QUEUES)
 
+/* The buffers of a run. */
+enum {
+    PACKED_A, /* of each slab; PACKED_B follows, as roles do */
+    PACKED_B,
+    RAW,
+    STRIPS,    /* none where one buffer holds all of C */
+    PARTS,     /* of each queue of strips, which are multiplied into memory beside C; or none */
+    FLAG,      /* split families: the flag, */
+    WORDS,     /* and its values after each step */
+    EXPONENTS, /* of scaled operands: see exponents_of() */
+    NEEDS
+};
+
 struct discrete_run {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
@@ -21,17 +34,23 @@ struct discrete_run {
     struct clb_discrete_plan plan;
     struct clb_schedule schedule;
     struct clb_queue_set *queue_set[QUEUE_SETS]; /* the first packs */
-    struct clb_operand a[CLB_MAX_TERMS], b[CLB_MAX_TERMS];
-    struct clb_buffer **packed_a, **packed_b, **raw, **strip_buffer;
-    struct clb_buffer **parts;   /* of each queue of strips, for clb_product; or none */
-    struct clb_buffer **buffers; /* all of the above, one array */
-    size_t buffer_count;
-    bool whole;                      /* one strip buffer holds all of C */
-    struct clb_buffer *flag, *words; /* split families: the flag, and its values after each step */
-    struct clb_buffer *exponents;    /* of scaled operands: see exponents_of() */
-    struct clb_transfer *transfer;   /* of the loads, then of the strips */
+    struct clb_need need[NEEDS];
+    struct clb_buffer *whole;      /* all of C, or NULL */
+    struct clb_transfer *transfer; /* of the loads, then of the strips */
     struct clb_transfer_queue transfers;
 };
+
+/* NULL: there is no such buffer. */
+static cl_mem mem_of(const struct discrete_run *run, int what, size_t number)
+{
+    return number < run->need[what].count ? run->need[what].buffer[number]->mem : NULL;
+}
+
+static cl_mem mem_of_strip(const struct discrete_run *run, size_t number)
+{
+    return run->whole != NULL ? run->whole->mem
+                              : mem_of(run, STRIPS, number % run->plan.strip_slots);
+}
 
 static struct clb_transfer *transfer_of_strip(const struct discrete_run *run, size_t number)
 {
@@ -99,25 +118,13 @@ static void copy_columns_in(void *context, const struct clb_transfer *transfer,
 static clb_status check_flag(struct discrete_run *run, const struct clb_strip *strip, bool *clean)
 {
     *clean = true;
-    if (run->flag == NULL)
+    if (!run->variant->split)
         return CLB_OK;
     clb_status status = clb_event_wait(run->schedule.step[strip->step].checked);
-    *clean = ((const volatile cl_uint *)run->words->host)[strip->step] == 0;
+    *clean = ((const volatile cl_uint *)run->need[WORDS].buffer[0]->host)[strip->step] == 0;
     if (status == CLB_OK && !*clean)
         clb_transfer_queue_stop(&run->transfers);
     return status;
-}
-
-/* C = P: alpha is one and beta zero, real or complex. */
-static bool is_copy(const struct clb_gemm *problem)
-{
-    static const float one_s[2] = {1};
-    static const double one_d[2] = {1};
-    static const double zero[2] = {0};
-    size_t size = clb_precision_size(problem->precision);
-    bool single = problem->precision == CLB_S || problem->precision == CLB_C;
-    return memcmp(problem->alpha, single ? (const void *)one_s : one_d, size) == 0 &&
-           memcmp(problem->beta, zero, size) == 0;
 }
 
 /* Matrices of at least this size don't fit the caches and are written with non-temporal stores. */
@@ -127,8 +134,11 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                   size_t ldp)
 {
     size_t element = clb_precision_size(problem->precision);
+    clb_precision precision = problem->precision;
     bool triangle = clb_gemm_region(problem) != CLB_REGION_FULL && rect->row == rect->col;
-    if (triangle || !is_copy(problem) || problem->n * problem->ldc * element < LARGE_MATRIX) {
+    bool copies = clb_scalar_equal(precision, problem->alpha, clb_scalar_one(precision)) &&
+                  clb_scalar_equal(precision, problem->beta, clb_scalar_zero(precision));
+    if (triangle || !copies || problem->n * problem->ldc * element < LARGE_MATRIX) {
         clb_merge_part(problem, rect, p, ldp);
         return;
     }
@@ -169,18 +179,9 @@ static clb_status write_part(void *context, const struct clb_transfer *transfer,
 
 /* ---- resources: all are acquired before anything is enqueued --------------------------------- */
 
-static clb_status get_some(struct discrete_run *run, struct clb_buffer **buffer, size_t count,
-                           size_t bytes)
-{
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < count && status == CLB_OK; i++)
-        status = clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, bytes, &buffer[i]);
-    return status;
-}
-
-/* Try to get one buffer for all of C. CLB_ERR_NOMEM when it would take more than an eighth of the
- * available memory, or does not fit. */
-static clb_status get_whole(struct discrete_run *run, struct clb_buffer **buffer)
+/* Try to get one buffer for all of C, unless it would take more than an eighth of the available
+ * memory, or does not fit. */
+static void get_whole(struct discrete_run *run)
 {
     const struct clb_discrete_plan *plan = &run->plan;
     uint64_t max_alloc = run->runtime->device.max_alloc;
@@ -189,9 +190,9 @@ static clb_status get_whole(struct discrete_run *run, struct clb_buffer **buffer
     uint64_t rounded = clb_buffer_rounded(bytes);
     uint64_t slots = plan->strip_slots * (uint64_t)clb_buffer_rounded(plan->strip_bytes);
     if (bytes > max_alloc - max_alloc / 8 || rounded > plan->available / 8 ||
-        plan->bytes - slots + rounded > plan->available)
-        return CLB_ERR_NOMEM;
-    return get_some(run, buffer, 1, bytes);
+        plan->bytes - slots + rounded > plan->available ||
+        clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, bytes, &run->whole) != CLB_OK)
+        run->whole = NULL;
 }
 
 /* Strips are added to on the device, after the first slabs, only where all of C is kept. Without
@@ -202,20 +203,14 @@ static clb_status make_in_one_part(struct discrete_run *run)
         return CLB_OK;
     run->plan.first_slabs = 0;
     clb_schedule_free(&run->schedule);
-    return clb_schedule_make(&run->plan, run->problem, run->a, run->b, &run->schedule);
-}
-
-/* Strips are multiplied into memory beside C. */
-static bool has_parts(const struct discrete_run *run)
-{
-    return run->plan.part != 0 || run->variant->scales;
+    return clb_schedule_make(&run->plan, run->problem, &run->schedule);
 }
 
 /* Where the exponents of an operand's slab begin: of A's rows or of B's columns in a block. */
 static cl_ulong exponents_of(const struct discrete_run *run, clb_operand_role role, size_t slab)
 {
     const struct clb_discrete_plan *plan = &run->plan;
-    return slab * (plan->block_m + plan->block_n) + (role == CLB_OPERAND_A ? 0 : plan->block_m);
+    return slab * (plan->block[0] + plan->block[1]) + (role == CLB_OPERAND_A ? 0 : plan->block[0]);
 }
 
 /* Of the largest strip. */
@@ -234,42 +229,27 @@ static size_t bytes_in_parts(const struct discrete_run *run)
 static clb_status get_buffers(struct discrete_run *run)
 {
     struct clb_discrete_plan *plan = &run->plan;
-    struct clb_buffer *whole = NULL;
-    run->whole = get_whole(run, &whole) == CLB_OK;
-    clb_status status = run->whole ? CLB_OK : make_in_one_part(run);
+    const bool split = run->variant->split, scales = run->variant->scales;
+    get_whole(run);
+    clb_status status = run->whole != NULL ? CLB_OK : make_in_one_part(run);
+    if (status != CLB_OK)
+        return status;
     plan->raw_slots = clb_min(plan->raw_slots, run->schedule.loads);
-    plan->strip_slots = run->whole ? 1 : clb_min(plan->strip_slots, run->schedule.strips);
-    run->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots +
-                        (has_parts(run) ? CLB_STRIP_QUEUES : 0);
-    run->buffers = calloc(run->buffer_count, sizeof *run->buffers);
-    if (status != CLB_OK || run->buffers == NULL) {
-        clb_buffer_put(run->runtime, whole);
-        return status != CLB_OK ? status : CLB_ERR_NOMEM;
-    }
-    run->packed_a = run->buffers;
-    run->packed_b = run->packed_a + plan->slabs;
-    run->raw = run->packed_b + plan->slabs;
-    run->strip_buffer = run->raw + plan->raw_slots;
-    run->strip_buffer[0] = whole;
-    run->parts = run->strip_buffer + plan->strip_slots;
-    status = get_some(run, run->packed_a, plan->slabs, plan->a_bytes);
-    if (status == CLB_OK)
-        status = get_some(run, run->packed_b, plan->slabs, plan->b_bytes);
-    if (status == CLB_OK)
-        status = get_some(run, run->raw, plan->raw_slots, plan->raw_bytes);
-    if (status == CLB_OK && !run->whole)
-        status = get_some(run, run->strip_buffer, plan->strip_slots, plan->strip_bytes);
-    if (status == CLB_OK && has_parts(run))
-        status = get_some(run, run->parts, CLB_STRIP_QUEUES, bytes_in_parts(run));
-    if (status == CLB_OK && run->variant->split)
-        status = get_some(run, &run->flag, 1, sizeof(cl_uint));
-    if (status == CLB_OK && run->variant->scales)
-        status = get_some(run, &run->exponents, 1,
-                          exponents_of(run, CLB_OPERAND_A, plan->slabs) * sizeof(cl_int));
-    if (status == CLB_OK && run->flag != NULL)
-        status = clb_buffer_get(run->runtime, CLB_MEMORY_HOST,
-                                run->schedule.steps * sizeof(cl_uint), &run->words);
-    return status;
+    plan->strip_slots = run->whole != NULL ? 1 : clb_min(plan->strip_slots, run->schedule.strips);
+    const struct clb_need need[NEEDS] = {
+        [PACKED_A] = {CLB_MEMORY_DEVICE, plan->slabs, plan->packed_bytes[CLB_OPERAND_A], NULL},
+        [PACKED_B] = {CLB_MEMORY_DEVICE, plan->slabs, plan->packed_bytes[CLB_OPERAND_B], NULL},
+        [RAW] = {CLB_MEMORY_DEVICE, plan->raw_slots, plan->raw_bytes, NULL},
+        [STRIPS] = {CLB_MEMORY_DEVICE, run->whole != NULL ? 0 : plan->strip_slots,
+                    plan->strip_bytes, NULL},
+        [PARTS] = {CLB_MEMORY_DEVICE, plan->part != 0 || scales ? CLB_STRIP_QUEUES : 0,
+                   bytes_in_parts(run), NULL},
+        [FLAG] = {CLB_MEMORY_DEVICE, split, sizeof(cl_uint), NULL},
+        [WORDS] = {CLB_MEMORY_HOST, split, run->schedule.steps * sizeof(cl_uint), NULL},
+        [EXPONENTS] = {CLB_MEMORY_DEVICE, scales,
+                       exponents_of(run, CLB_OPERAND_A, plan->slabs) * sizeof(cl_int), NULL}};
+    memcpy(run->need, need, sizeof need);
+    return clb_needs_get(run->runtime, run->need, NEEDS);
 }
 
 #define FEW_PIECES ((size_t)8) /* of a staging thread, to upload */
@@ -288,7 +268,7 @@ static size_t upload_first(const struct discrete_run *run)
         return forced;
     if (run->transfers.prefault.units > 0)
         return clb_div_up(4 * threads, 7);
-    if (!run->whole || run->plan.strip_m != 0)
+    if (run->whole == NULL || run->plan.strip[0] != 0)
         return clb_div_up(6 * threads, 10);
     return run->transfers.pieces[CLB_UP] < FEW_PIECES * threads ? clb_div_up(5 * threads, 6)
                                                                 : clb_div_up(3 * threads, 4);
@@ -312,7 +292,7 @@ static struct clb_transfer upload_of(const struct discrete_run *run, size_t numb
     size_t rows = load->depth_contiguous ? load->k : load->w;
     size_t cols = load->depth_contiguous ? load->w : load->k;
     return (struct clb_transfer){.held = number >= slots,
-                                 .x = {run->raw[number % slots]->mem, 0, rows, cols, rows},
+                                 .x = {mem_of(run, RAW, number % slots), 0, rows, cols, rows},
                                  .host = (char *)(uintptr_t)operand->host +
                                          (row + col * operand->ld) * operand->element,
                                  .ld = operand->ld,
@@ -325,8 +305,8 @@ static struct clb_transfer download_of(const struct discrete_run *run, size_t nu
     const struct clb_strip *strip = &run->schedule.strip[number];
     return (struct clb_transfer){.down = true,
                                  .column = strip->rect.col,
-                                 .x = {run->strip_buffer[number % run->plan.strip_slots]->mem,
-                                       run->whole ? strip->offset : 0, strip->rect.rows,
+                                 .x = {mem_of_strip(run, number),
+                                       run->whole != NULL ? strip->offset : 0, strip->rect.rows,
                                        strip->pieces > 0 ? strip->rect.cols : 0, strip->ldc},
                                  .extent = strip->piece_cols,
                                  .slot_ld = strip->ldc};
@@ -405,14 +385,10 @@ static bool end_run(struct discrete_run *run, bool enqueued)
     for (size_t i = 0; i < run->schedule.steps; i++)
         clb_event_drop(&run->schedule.step[i].checked);
     clb_transfer_queue_close(&run->transfers, idle);
-    for (size_t i = 0; i < run->buffer_count && run->buffers != NULL; i++)
-        clb_buffer_end(run->runtime, run->buffers[i], idle);
-    clb_buffer_end(run->runtime, run->flag, idle);
-    clb_buffer_end(run->runtime, run->exponents, idle);
-    clb_buffer_end(run->runtime, run->words, idle);
+    clb_needs_end(run->runtime, run->need, NEEDS, idle);
+    clb_buffer_end(run->runtime, run->whole, idle);
     for (size_t i = 0; i < QUEUE_SETS; i++)
         clb_queue_set_end(run->queue_set[i], idle);
-    free(run->buffers);
     free(run->transfer);
     clb_schedule_free(&run->schedule);
     return good;
@@ -458,7 +434,7 @@ static clb_status scale(struct discrete_run *run, const struct clb_load *load,
     const cl_ulong first[2] = {exponents_of(run, one->role, one->slab) + row,
                                exponents_of(run, last->role, last->slab) + row};
     return clb_gemm_scale(run->queue_set[0], run->variant, chunk, load->w, load->k,
-                          run->exponents->mem, first, order);
+                          mem_of(run, EXPONENTS, 0), first, order);
 }
 
 /* Enqueue the kernels that pack a load, after its transfers and the `count` events of `more`. */
@@ -478,7 +454,7 @@ static clb_status pack_load(struct discrete_run *run, size_t index, const clb_ev
     for (size_t i = 0; i < pieces + count; i++)
         waits[i] = i < pieces ? uploaded[i] : more[i - pieces];
     struct clb_order order = {.waits = (cl_uint)(pieces + count), .wait_list = waits};
-    struct clb_chunk chunk = {.mem = run->raw[index % run->plan.raw_slots]->mem,
+    struct clb_chunk chunk = {.mem = mem_of(run, RAW, index % run->plan.raw_slots),
                               .ld = load->depth_contiguous ? load->k : load->w,
                               .depth_contiguous = load->depth_contiguous};
     if (run->variant->scales) {
@@ -487,14 +463,13 @@ static clb_status pack_load(struct discrete_run *run, size_t index, const clb_ev
     }
     for (size_t t = 0; t < load->targets && status == CLB_OK; t++) {
         const struct clb_pack_target *target = &load->target[t];
-        const struct clb_buffer *packed =
-            (target->role == CLB_OPERAND_A ? run->packed_a : run->packed_b)[target->slab];
+        cl_mem packed = mem_of(run, PACKED_A + (int)target->role, target->slab);
         chunk.conjugated = target->conjugated;
         order.event = t + 1 == load->targets ? &load->packed : NULL;
         status = clb_gemm_pack(
-            run->queue_set[0], run->variant, target->role, &chunk, load->w, load->k, packed->mem,
+            run->queue_set[0], run->variant, target->role, &chunk, load->w, load->k, packed,
             clb_packed_offset(run->variant, target->role, load->i0 - load->origin, load->k),
-            run->flag != NULL ? run->flag->mem : NULL, order);
+            mem_of(run, FLAG, 0), order);
         order = (struct clb_order){0};
     }
     free(waits);
@@ -526,7 +501,7 @@ static size_t last_strips(const struct discrete_run *run, size_t end, clb_event 
 static clb_status wait_for_slot(struct discrete_run *run, size_t number)
 {
     size_t slots = run->plan.strip_slots;
-    if (run->whole || number < slots)
+    if (run->whole != NULL || number < slots)
         return CLB_OK;
     clb_progress_note((double)(number - slots + 1) / (double)run->schedule.strips);
     return clb_transfer_queue_await_written(&run->transfers, run->schedule.loads + number - slots);
@@ -538,27 +513,25 @@ static clb_status multiply_slab(struct discrete_run *run, size_t number, size_t 
     const struct clb_strip *strip = &run->schedule.strip[number];
     const struct clb_discrete_plan *plan = &run->plan;
     const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
-    size_t depth = pass.k;
+    const size_t row = rect->row - strip->origin[0], col = rect->col - strip->origin[1];
     const struct clb_product product = {
         .m = rect->rows,
         .n = rect->cols,
-        .k = depth,
-        .a = run->packed_a[slab]->mem,
-        .b = run->packed_b[slab]->mem,
-        .c = run->strip_buffer[number % plan->strip_slots]->mem,
-        .a_offset =
-            clb_packed_offset(run->variant, CLB_OPERAND_A, rect->row - strip->a_origin, depth),
-        .b_offset =
-            clb_packed_offset(run->variant, CLB_OPERAND_B, rect->col - strip->b_origin, depth),
-        .c_offset = (run->whole ? strip->offset : 0) + rect->row - strip->rect.row +
+        .k = pass.k,
+        .a = mem_of(run, PACKED_A, slab),
+        .b = mem_of(run, PACKED_B, slab),
+        .c = mem_of_strip(run, number),
+        .a_offset = clb_packed_offset(run->variant, CLB_OPERAND_A, row, pass.k),
+        .b_offset = clb_packed_offset(run->variant, CLB_OPERAND_B, col, pass.k),
+        .c_offset = (run->whole != NULL ? strip->offset : 0) + rect->row - strip->rect.row +
                     (rect->col - strip->rect.col) * strip->ldc,
         .ldc = strip->ldc,
         .add = slab > 0,
         .part = plan->part,
-        .parts = has_parts(run) ? run->parts[strip->queue]->mem : NULL,
-        .exponents = run->exponents != NULL ? run->exponents->mem : NULL,
-        .a_exponents = exponents_of(run, CLB_OPERAND_A, slab) + rect->row - strip->a_origin,
-        .b_exponents = exponents_of(run, CLB_OPERAND_B, slab) + rect->col - strip->b_origin,
+        .parts = mem_of(run, PARTS, strip->queue),
+        .exponents = mem_of(run, EXPONENTS, 0),
+        .a_exponents = exponents_of(run, CLB_OPERAND_A, slab) + row,
+        .b_exponents = exponents_of(run, CLB_OPERAND_B, slab) + col,
         .cut = clb_gemm_skip(run->variant, run->problem, &pass, rect)};
     return clb_gemm_multiply(run->queue_set[1 + strip->queue], run->variant, &product, order);
 }
@@ -578,8 +551,8 @@ static clb_status multiply_strip(struct discrete_run *run, size_t number, clb_ev
         bool end = slab == strip->end_slab;
         if (!end) {
             const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
-            rect = clb_gemm_support(run->variant, run->a, run->b, &pass, strip->a_origin,
-                                    strip->b_origin, &strip->rect);
+            rect = clb_gemm_support(run->variant, run->schedule.operand, &pass, strip->origin,
+                                    &strip->rect);
         }
         if (!end && (rect.rows == 0 || rect.cols == 0))
             continue;
@@ -603,10 +576,11 @@ static clb_status multiply_strip(struct discrete_run *run, size_t number, clb_ev
 static clb_status read_flag(struct discrete_run *run, size_t s)
 {
     struct clb_step *step = &run->schedule.step[s];
-    if (run->flag == NULL)
+    if (!run->variant->split)
         return CLB_OK;
-    clb_status status = clb_queue_read(run->queue_set[0]->queue, run->flag->mem, 0, sizeof(cl_uint),
-                                       (cl_uint *)run->words->host + s, 0, NULL, &step->checked);
+    clb_status status =
+        clb_queue_read(run->queue_set[0]->queue, mem_of(run, FLAG, 0), 0, sizeof(cl_uint),
+                       (cl_uint *)run->need[WORDS].buffer[0]->host + s, 0, NULL, &step->checked);
     if (status == CLB_OK)
         status = clb_queue_flush(run->queue_set[0]->queue);
     return status;
@@ -639,10 +613,10 @@ static clb_status enqueue_all(struct discrete_run *run)
 static clb_status lower_flag(struct discrete_run *run)
 {
     static const cl_uint clean = 0;
-    if (run->flag == NULL)
+    if (!run->variant->split)
         return CLB_OK;
-    return clb_queue_write(run->queue_set[0]->queue, run->flag->mem, 0, sizeof clean, &clean, 0,
-                           NULL, NULL);
+    return clb_queue_write(run->queue_set[0]->queue, mem_of(run, FLAG, 0), 0, sizeof clean, &clean,
+                           0, NULL, NULL);
 }
 
 static clb_status begin_run(struct discrete_run *run)
@@ -652,7 +626,7 @@ static clb_status begin_run(struct discrete_run *run)
         clb_discrete_make_plan(run->variant, run->problem, clb_memory_available(run->runtime),
                                device->max_alloc, device->unified ? 0 : device->units, &run->plan);
     if (status == CLB_OK)
-        status = clb_schedule_make(&run->plan, run->problem, run->a, run->b, &run->schedule);
+        status = clb_schedule_make(&run->plan, run->problem, &run->schedule);
     if (status == CLB_OK)
         status = get_queue_sets(run);
     if (status == CLB_OK)
@@ -668,10 +642,6 @@ clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
 {
     struct discrete_run run = {
         .runtime = runtime, .variant = variant, .problem = problem, .progress = progress};
-    for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
-        run.a[t] = clb_operand_of_term(problem, CLB_OPERAND_A, t);
-        run.b[t] = clb_operand_of_term(problem, CLB_OPERAND_B, t);
-    }
     clb_status status = begin_run(&run);
     bool enqueued = status == CLB_OK;
     if (enqueued) {

@@ -50,30 +50,31 @@
 
 #include <stdatomic.h>
 
-/* ---- discrete_plan.c: the plan
- * -------------------------------------------------------------------- */
+/* ---- discrete_plan.c: the plan --------------------------------------------------------------- */
 
-/* How C and the operands are divided. Extents are multiples of the kernel's tile and depth step. */
+/* How C and the operands are divided. Extents are multiples of the kernel's tile and depth step.
+ * Indices are roles: rows for A, columns for B. */
 struct clb_discrete_plan {
-    size_t block_m, block_n; /* of C */
-    size_t band_m, band_n, slab;
-    size_t slabs;            /* of all terms */
-    size_t part;             /* of a slab, of one work-group: see clb_part_depth; or 0 */
-    size_t first_slabs;      /* slabs that are loaded for all bands before the others */
-    bool slab_by_slab;       /* then as many again, and so on */
-    size_t square;           /* order of the squares on a triangular region's diagonal; or 0 */
-    size_t strip_m, strip_n; /* size of strips that are whole columns or rows; or 0 */
-    bool shared;             /* both operands are the same matrices: each load is packed for both */
-    bool gathers;            /* uploads are small enough to be gathered (transfer_queue.h) */
-    bool down_first; /* the serpentine goes down the columns of blocks, else along the rows */
-    size_t a_bytes, b_bytes;     /* a block's packed operands, one buffer for each slab */
+    size_t unit[2];  /* the kernel's tile */
+    size_t block[2]; /* of C */
+    size_t band[2], slab;
+    size_t slabs;       /* of all terms */
+    size_t part;        /* of a slab, of one work-group: see clb_part_depth; or 0 */
+    size_t first_slabs; /* slabs that are loaded for all bands before the others */
+    bool slab_by_slab;  /* then as many again, and so on */
+    size_t square;      /* order of the squares on a triangular region's diagonal; or 0 */
+    size_t strip[2];    /* size of strips that are whole columns or rows; or 0 */
+    bool shared;        /* both operands are the same matrices: each load is packed for both */
+    bool gathers;       /* uploads are small enough to be gathered (transfer_queue.h) */
+    bool down_first;    /* the serpentine goes down the columns of blocks, else along the rows */
+    size_t packed_bytes[2];      /* a block's packed operands, one buffer for each slab */
     size_t raw_bytes, raw_slots; /* buffers of loads that are not packed yet */
     size_t strip_bytes, strip_slots;
-    size_t staging_threads;             /* an upper bound */
-    size_t piece_bytes;                 /* of a pinned slot, and of a piece at most */
-    size_t unit_m, unit_n, strip_tiles; /* the kernel's tile; the most tiles of a strip, or 0 */
-    uint64_t available;                 /* bytes of device memory available to the run */
-    uint64_t bytes;                     /* bytes of it used, unless all of C is kept there */
+    size_t staging_threads; /* an upper bound */
+    size_t piece_bytes;     /* of a pinned slot, and of a piece at most */
+    size_t strip_tiles;     /* the most tiles of a strip, or 0 */
+    uint64_t available;     /* bytes of device memory available to the run */
+    uint64_t bytes;         /* bytes of it used, unless all of C is kept there */
 };
 
 /* Make the plan that moves the fewest bytes, for at most `available` bytes of device memory and
@@ -88,8 +89,7 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
 /* Leading dimension of a strip with `rows` rows on the device. */
 size_t clb_strip_ld(size_t rows, size_t element);
 
-/* ---- discrete_plan.c: the order of loads and strips
- * ----------------------------------------------- */
+/* ---- discrete_plan.c: the order of loads and strips ------------------------------------------ */
 
 /* The operand and slab that a load is packed for. */
 struct clb_pack_target {
@@ -114,10 +114,10 @@ struct clb_load {
 };
 
 struct clb_strip {
-    struct clb_rect rect;      /* of C */
-    size_t a_origin, b_origin; /* where the strip's block begins */
-    size_t ldc;                /* on the device */
-    size_t offset;             /* first element in the buffer of C, where all of C is kept */
+    struct clb_rect rect; /* of C */
+    size_t origin[2];     /* where the strip's block begins */
+    size_t ldc;           /* on the device */
+    size_t offset;        /* first element in the buffer of C, where all of C is kept */
     size_t step;
     /* The kernels add slabs [slab, end_slab). A strip that later slabs complete has no pieces. */
     size_t slab, end_slab;
@@ -139,6 +139,7 @@ struct clb_step {
 };
 
 struct clb_schedule {
+    struct clb_operand operand[2][CLB_MAX_TERMS]; /* by role; loads point to them */
     struct clb_load *load;
     struct clb_strip *strip;
     struct clb_step *step;
@@ -147,10 +148,8 @@ struct clb_schedule {
     size_t strip_elements; /* of all strips on the device */
 };
 
-/* Make the loads and strips of a problem. `a` and `b` have one operand for each term and must
- * outlive the schedule. */
+/* Make the loads and strips of a problem. */
 clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct clb_gemm *problem,
-                             const struct clb_operand *a, const struct clb_operand *b,
                              struct clb_schedule *schedule) CLB_MUST_CHECK;
 void clb_schedule_free(struct clb_schedule *schedule);
 

@@ -44,21 +44,31 @@ static size_t tall_band(const struct clb_gemm *problem)
            clb_precision_size(problem->precision);
 }
 
-/* The width of bands along a side of C of `extent` elements, not less than `tall`. Strips run one
- * after the other, each at least as long as one tile takes: so one that is as long as C's other
- * side has no fewer elements than `filling`, a tile for each of the device's units. (H200, 2026-11,
- * n = 1024 and 2048: 1.3 to 1.5 times as fast as with bands of 256.) */
-static size_t band(const size_t *value, size_t extent, size_t other, size_t filling,
-                   bool short_pieces, size_t tall, size_t unit, size_t override)
+/* The length of `count` equal parts. */
+static size_t block_of(size_t extent, size_t count, size_t unit)
 {
-    size_t steps = short_pieces ? STEPS_SHORT : STEPS;
-    size_t least = clb_max(value[CLB_PARAM_BAND_MIN], filling / clb_max(other, 1));
-    size_t wanted = clb_min(clb_max(clb_div_up(extent, steps), least), value[CLB_PARAM_BAND_MAX]);
-    wanted = clb_max(wanted, tall);
-    if (override != 0)
-        return clb_round_up(override, unit);
-    size_t count = clb_div_up(extent, wanted);
     return clb_round_up(clb_div_up(extent, count), unit);
+}
+
+/* The width of bands of an operand; those of A are not less than tall_band. Strips run one after
+ * the other, each at least as long as one tile takes: so one that is as long as C's other side has
+ * no fewer elements than a tile for each of the device's units. (H200, 2026-11, n = 1024 and
+ * 2048: 1.3 to 1.5 times as fast as with bands of 256.) */
+static size_t band(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                   clb_operand_role role, size_t units, const size_t unit[2])
+{
+    const size_t *value = variant->tuning.value;
+    const bool is_a = role == CLB_OPERAND_A;
+    size_t extent = is_a ? problem->m : problem->n, other = is_a ? problem->n : problem->m;
+    size_t override = value[is_a ? CLB_PARAM_BAND_M : CLB_PARAM_BAND_N];
+    bool short_pieces = is_a == ((is_a ? problem->transa : problem->transb) == CLB_OP_N);
+    size_t filling = units * unit[0] * unit[1] / clb_max(other, 1);
+    size_t wanted = clb_min(clb_max(clb_div_up(extent, short_pieces ? STEPS_SHORT : STEPS),
+                                    clb_max(value[CLB_PARAM_BAND_MIN], filling)),
+                            value[CLB_PARAM_BAND_MAX]);
+    wanted = clb_max(wanted, is_a ? tall_band(problem) : 0);
+    return override != 0 ? clb_round_up(override, unit[role])
+                         : block_of(extent, clb_div_up(extent, wanted), unit[role]);
 }
 
 #define PIECE        ((size_t)4 << 20)
@@ -109,14 +119,14 @@ size_t clb_strip_ld(size_t rows, size_t element)
 static size_t strip_bytes(const struct clb_discrete_plan *plan, size_t m, size_t n, size_t band_m,
                           size_t band_n, size_t element)
 {
-    if (plan->strip_m != 0)
-        return clb_strip_ld(clb_min(plan->strip_m, m), element) * clb_min(plan->strip_n, n) *
+    if (plan->strip[0] != 0)
+        return clb_strip_ld(clb_min(plan->strip[0], m), element) * clb_min(plan->strip[1], n) *
                element;
     size_t whole =
         clb_max(clb_strip_ld(band_m, element) * n, clb_strip_ld(m, element) * band_n) * element;
-    size_t across = clb_max(clb_div_up(band_m, plan->unit_m), clb_div_up(band_n, plan->unit_n));
-    size_t cut = clb_max(plan->strip_tiles, across) * clb_strip_ld(plan->unit_m, element) *
-                 plan->unit_n * element;
+    size_t across = clb_max(clb_div_up(band_m, plan->unit[0]), clb_div_up(band_n, plan->unit[1]));
+    size_t cut = clb_max(plan->strip_tiles, across) * clb_strip_ld(plan->unit[0], element) *
+                 plan->unit[1] * element;
     return plan->strip_tiles != 0 ? clb_min(whole, cut) : whole;
 }
 
@@ -130,21 +140,22 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
                         const struct plan_limits *limits, struct clb_discrete_plan *plan)
 {
     size_t element = clb_precision_size(variant->precision);
-    size_t m = clb_min(plan->block_m, problem->m), n = clb_min(plan->block_n, problem->n);
-    size_t band_m = clb_min(plan->band_m, m), band_n = clb_min(plan->band_n, n);
+    size_t m = clb_min(plan->block[0], problem->m), n = clb_min(plan->block[1], problem->n);
+    size_t band_m = clb_min(plan->band[0], m), band_n = clb_min(plan->band[1], n);
     size_t widest = clb_max(clb_max(band_m, band_n), plan->slab);
-    plan->a_bytes = clb_packed_bytes(variant, CLB_OPERAND_A, m, plan->slab);
-    plan->b_bytes = clb_packed_bytes(variant, CLB_OPERAND_B, n, plan->slab);
+    plan->packed_bytes[0] = clb_packed_bytes(variant, CLB_OPERAND_A, m, plan->slab);
+    plan->packed_bytes[1] = clb_packed_bytes(variant, CLB_OPERAND_B, n, plan->slab);
     plan->raw_bytes = clb_max(band_m, band_n) * plan->slab * element;
     plan->strip_bytes = strip_bytes(plan, m, n, band_m, band_n, element);
     /* A column of a strip or of a load must fit into one piece. */
     if (clb_max(clb_strip_ld(m, element), widest) * element > plan->piece_bytes)
         return false;
-    size_t largest =
-        clb_max(clb_max(plan->a_bytes, plan->b_bytes), clb_max(plan->raw_bytes, plan->strip_bytes));
+    size_t largest = clb_max(clb_max(plan->packed_bytes[0], plan->packed_bytes[1]),
+                             clb_max(plan->raw_bytes, plan->strip_bytes));
     if (largest > limits->max_alloc - limits->max_alloc / 8)
         return false;
-    uint64_t packed = clb_buffer_rounded(plan->a_bytes) + clb_buffer_rounded(plan->b_bytes);
+    uint64_t packed =
+        clb_buffer_rounded(plan->packed_bytes[0]) + clb_buffer_rounded(plan->packed_bytes[1]);
     uint64_t fixed = (uint64_t)plan->staging_threads * 4 * clb_buffer_rounded(plan->piece_bytes) +
                      (uint64_t)plan->slabs * packed;
     if (plan->part != 0 || variant->scales)
@@ -152,7 +163,8 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
                  clb_buffer_rounded((plan->part != 0 ? clb_div_up(plan->slab, plan->part) : 1) *
                                     plan->strip_bytes);
     if (variant->scales)
-        fixed += clb_buffer_rounded(plan->slabs * (plan->block_m + plan->block_n) * sizeof(cl_int));
+        fixed +=
+            clb_buffer_rounded(plan->slabs * (plan->block[0] + plan->block[1]) * sizeof(cl_int));
     if (variant->split) /* the flag and its words; with thousands of steps they take more */
         fixed += 2 * clb_buffer_rounded(1);
     plan->raw_slots = clb_max(limits->raw_slots, (size_t)(limits->available / 8 / plan->raw_bytes));
@@ -175,11 +187,6 @@ static double traffic(const struct clb_gemm *problem, size_t rows, size_t cols, 
     return down_first ? b + a * c - a / r * (c - 1) : a + b * r - b / c * (r - 1);
 }
 
-static size_t block_of(size_t extent, size_t count, size_t unit)
-{
-    return clb_round_up(clb_div_up(extent, count), unit);
-}
-
 /* Squares that a triangular region's diagonal is divided into; they are computed in full. */
 #define SQUARES ((size_t)8)
 
@@ -189,12 +196,12 @@ static bool plan_squares(const struct clb_gemm_variant *variant, const struct cl
                          struct clb_discrete_plan *plan)
 {
     size_t unit = clb_gemm_square_unit(variant), element = clb_precision_size(variant->precision);
-    plan->band_m = plan->band_n = clb_round_up(plan->band_m, unit);
+    plan->band[0] = plan->band[1] = clb_round_up(plan->band[0], unit);
     /* Where the depth is divided, launches take longer than the work of the other triangle. */
     size_t squares = plan->part != 0 ? 1 : SQUARES;
-    plan->square = clb_min(clb_round_up(clb_div_up(problem->n, squares), unit), plan->band_m);
+    plan->square = clb_min(clb_round_up(clb_div_up(problem->n, squares), unit), plan->band[0]);
     for (; plan->square > 0; plan->square -= unit) {
-        size_t tiles = plan->square / plan->unit_m * (plan->square / plan->unit_n);
+        size_t tiles = plan->square / plan->unit[0] * (plan->square / plan->unit[1]);
         bool narrow = plan->strip_tiles == 0 || tiles <= plan->strip_tiles || plan->square == unit;
         if (narrow &&
             clb_strip_ld(plan->square, element) * plan->square * element <= plan->piece_bytes)
@@ -205,41 +212,29 @@ static bool plan_squares(const struct clb_gemm_variant *variant, const struct cl
 
 /* Plan strips of whole columns, of which a piece has several, or strips of whole rows, each one
  * piece, for which pieces may have to be larger and staging threads fewer. */
-static bool plan_whole(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+static void plan_whole(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                        struct clb_discrete_plan *plan)
 {
     size_t element = clb_precision_size(variant->precision);
     if (clb_gemm_has_whole_columns(problem)) {
-        size_t across = plan->strip_tiles / clb_div_up(problem->m, plan->unit_m);
-        plan->strip_m = clb_round_up(problem->m, plan->unit_m);
-        plan->strip_n = plan->strip_tiles == 0
-                            ? plan->band_n
-                            : clb_min(plan->band_n, clb_max(across, 1) * plan->unit_n);
-        return true;
+        size_t across = plan->strip_tiles / clb_div_up(problem->m, plan->unit[0]);
+        plan->strip[0] = clb_round_up(problem->m, plan->unit[0]);
+        plan->strip[1] = plan->strip_tiles == 0
+                             ? plan->band[1]
+                             : clb_min(plan->band[1], clb_max(across, 1) * plan->unit[1]);
+        return;
     }
-    size_t least = clb_strip_ld(plan->unit_m, element) * problem->n * element;
+    size_t least = clb_strip_ld(plan->unit[0], element) * problem->n * element;
     plan->piece_bytes = clb_max(plan->piece_bytes, clb_round_up(least, PIECE_MIN));
     while (plan->staging_threads > 1 &&
            (uint64_t)plan->staging_threads * 4 * plan->piece_bytes > plan->available / 4)
         plan->staging_threads--;
-    plan->strip_n = clb_round_up(problem->n, plan->unit_n);
-    plan->strip_m = plan->unit_m;
-    while (plan->strip_m + plan->unit_m <= plan->band_m &&
-           clb_strip_ld(plan->strip_m + plan->unit_m, element) * problem->n * element <=
+    plan->strip[1] = clb_round_up(problem->n, plan->unit[1]);
+    plan->strip[0] = plan->unit[0];
+    while (plan->strip[0] + plan->unit[0] <= plan->band[0] &&
+           clb_strip_ld(plan->strip[0] + plan->unit[0], element) * problem->n * element <=
                plan->piece_bytes)
-        plan->strip_m += plan->unit_m;
-    return true;
-}
-
-/* Adapt a plan with given bands to the problem's structure; false when that is impossible. */
-static bool plan_shape(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
-                       struct clb_discrete_plan *plan)
-{
-    if (clb_gemm_region(problem) != CLB_REGION_FULL)
-        return plan_squares(variant, problem, plan);
-    if (clb_gemm_has_whole_columns(problem) || clb_gemm_has_whole_rows(problem))
-        return plan_whole(variant, problem, plan);
-    return true;
+        plan->strip[0] += plan->unit[0];
 }
 
 /* Search the division of C into blocks that moves the fewest bytes with the plan's bands. */
@@ -247,14 +242,16 @@ static void search_blocks(const struct clb_gemm_variant *variant, const struct c
                           const struct plan_limits *limits, struct clb_discrete_plan plan,
                           double *least, struct clb_discrete_plan *best)
 {
-    if (!plan_shape(variant, problem, &plan))
+    bool columns = clb_gemm_has_whole_columns(problem), lines = clb_gemm_has_whole_rows(problem);
+    if (clb_gemm_region(problem) != CLB_REGION_FULL && !plan_squares(variant, problem, &plan))
         return;
-    size_t most_rows = clb_gemm_has_whole_columns(problem) ? 1 : MAX_BLOCKS;
-    size_t most_cols = clb_gemm_has_whole_rows(problem) ? 1 : MAX_BLOCKS;
+    if (clb_gemm_region(problem) == CLB_REGION_FULL && (columns || lines))
+        plan_whole(variant, problem, &plan);
+    size_t most_rows = columns ? 1 : MAX_BLOCKS, most_cols = lines ? 1 : MAX_BLOCKS;
     for (size_t rows = 1; rows <= most_rows; rows++) {
         for (size_t cols = 1; cols <= most_cols; cols++) {
-            plan.block_m = block_of(problem->m, rows, plan.band_m);
-            plan.block_n = block_of(problem->n, cols, plan.band_n);
+            plan.block[0] = block_of(problem->m, rows, plan.band[0]);
+            plan.block[1] = block_of(problem->n, cols, plan.band[1]);
             if (!size_blocks(variant, problem, limits, &plan))
                 continue;
             bool down = traffic(problem, rows, cols, true) <= traffic(problem, rows, cols, false);
@@ -266,7 +263,7 @@ static void search_blocks(const struct clb_gemm_variant *variant, const struct c
             }
             break; /* more columns of blocks move more bytes */
         }
-        if (rows == 1 && *least >= 0 && best->block_n >= problem->n)
+        if (rows == 1 && *least >= 0 && best->block[1] >= problem->n)
             break; /* one block is all of C */
     }
 }
@@ -281,78 +278,65 @@ static bool is_shared(const struct clb_gemm *problem)
     return shared;
 }
 
-/* The number of first slabs (discrete.h): one, for plain products that have at least two other
- * slabs. Results come down only while the others are multiplied; with fewer of these the downloads
- * would take longest. C of few tiles comes down in no time, and its products are many launches:
- * with slab after slab only the last one's are left to do after the last load. */
-static size_t first_slabs_of(const struct clb_gemm *problem, const struct clb_discrete_plan *plan)
-{
-    if (plan->slab_by_slab)
-        return 1;
-    return problem->level3 == NULL && plan->slabs > 2 ? 1 : 0;
-}
-
 clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
                                   const struct clb_gemm *problem, uint64_t available,
                                   uint64_t max_alloc, size_t units, struct clb_discrete_plan *best)
 {
     const size_t *value = variant->tuning.value;
+    const double bytes = clb_gemm_bytes(problem);
     struct plan_limits limits = {available, max_alloc, RAW_SLOTS_MIN};
-    size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
-    size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
     double least = -1;
     struct clb_discrete_plan plan = {
-        .band_m =
-            band(value, problem->m, problem->n, units * unit_m * unit_n,
-                 problem->transa == CLB_OP_N, tall_band(problem), unit_m, value[CLB_PARAM_BAND_M]),
-        .band_n = band(value, problem->n, problem->m, units * unit_m * unit_n,
-                       problem->transb != CLB_OP_N, 0, unit_n, value[CLB_PARAM_BAND_N]),
         .slab = clb_min(
             clb_round_up(clb_gemm_slab(variant, problem, false), clb_gemm_depth_unit(variant)),
             problem->k),
-        .staging_threads = staging_threads(value, clb_gemm_bytes(problem)),
-        .unit_m = unit_m,
-        .unit_n = unit_n,
+        .staging_threads = staging_threads(value, bytes),
         .strip_tiles = value[CLB_PARAM_STRIP] != 0 ? value[CLB_PARAM_STRIP]
                        : units >= MANY_UNITS       ? units
                                                    : 0,
+        .gathers = bytes <= (double)value[CLB_PARAM_GATHER],
         .available = available};
-    plan.piece_bytes =
-        piece(clb_gemm_bytes(problem), available, plan.staging_threads, value[CLB_PARAM_PIECE]);
-    plan.gathers = clb_gemm_bytes(problem) <= (double)value[CLB_PARAM_GATHER];
+    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; role++)
+        plan.unit[role] = clb_gemm_unit(variant, (clb_operand_role)role);
+    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; role++)
+        plan.band[role] = band(variant, problem, (clb_operand_role)role, units, plan.unit);
+    plan.piece_bytes = piece(bytes, available, plan.staging_threads, value[CLB_PARAM_PIECE]);
     plan.slabs = clb_gemm_passes(problem, plan.slab);
     plan.part = clb_part_depth(variant, units, problem->m, problem->n, plan.slab);
     search_blocks(variant, problem, &limits, plan, &least, best);
-    if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n) {
+    if (least >= 0 && best->block[0] >= problem->m && best->block[1] >= problem->n) {
         best->shared = is_shared(problem);
+        /* First slabs (discrete.h) are one, for plain products that have at least two other slabs:
+         * results come down only while the others are multiplied; with fewer of these the downloads
+         * would take longest. C of few tiles comes down in no time, and its products are many
+         * launches: with slab after slab only the last one's are left to do after the last load. */
         best->slab_by_slab = best->part != 0 && best->slabs > 1 && clb_gemm_terms(problem) == 1 &&
                              (problem->level3 == NULL || best->shared);
-        best->first_slabs = first_slabs_of(problem, best);
+        best->first_slabs =
+            best->slab_by_slab || (problem->level3 == NULL && best->slabs > 2) ? 1 : 0;
         return CLB_OK;
     }
     /* Several blocks: narrow bands with raw buffers for uploads to run ahead, then other choices if
      * they move clearly fewer bytes. */
     const struct clb_discrete_plan wide = plan;
-    size_t narrow = clb_min(plan.band_m, plan.band_n);
+    size_t narrow = clb_min(plan.band[0], plan.band[1]);
     least = -1;
-    limits.raw_slots = RAW_SLOTS_GOOD;
-    plan.band_m = clb_round_up(narrow, unit_m);
-    plan.band_n = clb_round_up(narrow, unit_n);
-    search_blocks(variant, problem, &limits, plan, &least, best);
-    limits.raw_slots = RAW_SLOTS_MIN;
-    search_blocks(variant, problem, &limits, wide, &least, best);
-    plan.band_m = clb_round_up(clb_div_up(narrow, 2), unit_m);
-    plan.band_n = clb_round_up(clb_div_up(narrow, 2), unit_n);
-    search_blocks(variant, problem, &limits, plan, &least, best);
+    for (int choice = 0; choice < 3; choice++) {
+        limits.raw_slots = choice == 0 ? RAW_SLOTS_GOOD : RAW_SLOTS_MIN;
+        for (int role = 0; role < 2; role++)
+            plan.band[role] =
+                clb_round_up(choice == 2 ? clb_div_up(narrow, 2) : narrow, plan.unit[role]);
+        search_blocks(variant, problem, &limits, choice == 1 ? wide : plan, &least, best);
+    }
     return least >= 0 ? CLB_OK : CLB_ERR_NOMEM;
 }
 
 /* ---- the order of loads and strips ----------------------------------------------------------- */
 
+/* Where memory for one more element is missing nothing more is added. */
 struct builder {
     const struct clb_discrete_plan *plan;
     const struct clb_gemm *problem;
-    const struct clb_operand *a, *b;
     struct clb_schedule *schedule;
     struct clb_rect block;
     size_t slab, end_slab; /* the slabs that are being added */
@@ -370,15 +354,15 @@ static void *extend(struct builder *builder, void *table, size_t count, size_t s
     return larger != NULL ? larger : table;
 }
 
-static struct clb_step *add_step(struct builder *builder, bool new_block)
+static void add_step(struct builder *builder, bool new_block)
 {
     struct clb_schedule *schedule = builder->schedule;
     schedule->step = extend(builder, schedule->step, schedule->steps, sizeof *schedule->step);
     if (builder->failed)
-        return NULL;
-    struct clb_step *step = &schedule->step[schedule->steps++];
-    *step = (struct clb_step){.new_block = new_block && schedule->steps > 1};
-    return step;
+        return;
+    schedule->step[schedule->steps] =
+        (struct clb_step){.new_block = new_block && schedule->steps > 0};
+    schedule->steps++;
 }
 
 /* The largest upload piece; download pieces may be larger. */
@@ -409,8 +393,7 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
                             .p0 = pass->p0,
                             .k = pass->k,
                             .targets = targets,
-                            .origin = operand->role == CLB_OPERAND_A ? builder->block.row
-                                                                     : builder->block.col,
+                            .origin = clb_rect_span(&builder->block, operand->role).first,
                             .step = schedule->steps - 1};
     for (size_t t = 0; t < targets; t++) {
         load.target[t] = target[t];
@@ -429,63 +412,48 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     schedule->step[schedule->steps - 1].loads++;
 }
 
-/* Add the loads of one slab of the band that begins at element i0 of the operands, without its
+/* Add the loads of one slab of the band that begins at element i0 of an operand, without its
  * zeros. */
-static void add_slab(struct builder *builder, const struct clb_operand *operands, size_t i0,
-                     size_t slab)
+static void add_slab(struct builder *builder, clb_operand_role role, size_t i0, size_t slab)
 {
     const struct clb_discrete_plan *plan = builder->plan;
     const struct clb_pass pass = clb_gemm_pass(builder->problem, plan->slab, slab);
-    const struct clb_operand *operand = &operands[pass.term];
-    bool is_a = operand->role == CLB_OPERAND_A;
-    const struct clb_rect *block = &builder->block;
-    size_t end = is_a ? block->row + block->rows : block->col + block->cols;
-    size_t w = clb_min(is_a ? plan->band_m : plan->band_n, end - i0);
-    size_t unit = is_a ? plan->unit_m : plan->unit_n, per_term = plan->slabs;
-    struct clb_pack_target target[2] = {{operand->role, slab, operand->conjugated}};
+    const struct clb_operand *operand = &builder->schedule->operand[role][pass.term];
+    size_t w = clb_min(plan->band[role], clb_rect_span(&builder->block, role).end - i0);
+    size_t unit = plan->unit[role];
+    struct clb_pack_target target[2] = {{role, slab, operand->conjugated}};
     struct clb_piece piece[3];
     if (plan->shared) {
         size_t transposed_term = clb_gemm_transposed_term(builder->problem, pass.term);
-        per_term /= clb_gemm_terms(builder->problem);
+        size_t per_term = plan->slabs / clb_gemm_terms(builder->problem);
         target[1] =
             (struct clb_pack_target){CLB_OPERAND_B, slab % per_term + transposed_term * per_term,
-                                     builder->b[transposed_term].conjugated};
+                                     builder->schedule->operand[1][transposed_term].conjugated};
     }
     size_t count =
         clb_operand_pieces(operand, i0, clb_operand_support(operand, i0, w, pass.p0, pass.k, unit),
                            pass.p0, pass.k, unit, piece);
-    for (size_t p = 0; p < count && !builder->failed; p++)
+    for (size_t p = 0; p < count; p++)
         add_load(builder, operand, &piece[p], &pass, target, plan->shared ? 2 : 1);
 }
 
-static void add_loads(struct builder *builder, const struct clb_operand *operands, size_t i0)
+/* Add the loads of the band that begins at element `at` of the operand's block. */
+static void add_loads(struct builder *builder, clb_operand_role role, size_t at)
 {
-    for (size_t slab = builder->slab; slab < builder->end_slab && !builder->failed; slab++)
-        add_slab(builder, operands, i0, slab);
-}
-
-/* Load all bands of an operand's block. */
-static void add_all_loads(struct builder *builder, const struct clb_operand *operands)
-{
-    bool is_a = operands->role == CLB_OPERAND_A;
-    size_t origin = is_a ? builder->block.row : builder->block.col;
-    size_t extent = is_a ? builder->block.rows : builder->block.cols;
-    size_t band = is_a ? builder->plan->band_m : builder->plan->band_n;
-    for (size_t i = 0; i < extent && !builder->failed; i += band)
-        add_loads(builder, operands, origin + i);
+    for (size_t slab = builder->slab; slab < builder->end_slab; slab++)
+        add_slab(builder, role, clb_rect_span(&builder->block, role).first + at, slab);
 }
 
 static void add_one_strip(struct builder *builder, struct clb_rect rect)
 {
     struct clb_schedule *schedule = builder->schedule;
-    size_t element = builder->a->element;
+    size_t element = builder->schedule->operand[0][0].element;
     schedule->strip = extend(builder, schedule->strip, schedule->strips, sizeof *schedule->strip);
     if (builder->failed)
         return;
     size_t number = schedule->strips - builder->first_strip;
     struct clb_strip strip = {.rect = rect,
-                              .a_origin = builder->block.row,
-                              .b_origin = builder->block.col,
+                              .origin = {builder->block.row, builder->block.col},
                               .ldc = clb_strip_ld(rect.rows, element),
                               .offset = schedule->strip_elements,
                               .step = schedule->steps - 1,
@@ -494,7 +462,7 @@ static void add_one_strip(struct builder *builder, struct clb_rect rect)
                               .queue = number % CLB_STRIP_QUEUES};
     /* Pieces must not cut squares of a triangle, or strips of whole rows. */
     size_t bytes = builder->plan->piece_bytes;
-    if (builder->plan->gathers && builder->plan->square == 0 && builder->plan->strip_m == 0)
+    if (builder->plan->gathers && builder->plan->square == 0 && builder->plan->strip[0] == 0)
         bytes = clb_min(bytes, GATHERED_RESULTS);
     strip.piece_cols = clb_min(clb_max(bytes / (strip.ldc * element), 1), rect.cols);
     if (strip.end_slab == builder->plan->slabs)
@@ -525,20 +493,20 @@ static size_t part_length(size_t length, size_t unit, size_t most)
 static void add_rectangle(struct builder *builder, struct clb_rect rect)
 {
     const struct clb_discrete_plan *plan = builder->plan;
-    if (rect.rows == 0 || rect.cols == 0 || builder->failed)
+    if (rect.rows == 0 || rect.cols == 0)
         return;
-    size_t tiles_m = clb_div_up(rect.rows, plan->unit_m);
-    size_t tiles_n = clb_div_up(rect.cols, plan->unit_n);
+    size_t tiles_m = clb_div_up(rect.rows, plan->unit[0]);
+    size_t tiles_n = clb_div_up(rect.cols, plan->unit[1]);
     size_t rows = rect.rows, cols = rect.cols;
-    if (plan->strip_m != 0) {
-        rows = clb_min(plan->strip_m, rows);
-        cols = clb_min(plan->strip_n, cols);
+    if (plan->strip[0] != 0) {
+        rows = clb_min(plan->strip[0], rows);
+        cols = clb_min(plan->strip[1], cols);
     } else if (plan->strip_tiles != 0 && tiles_m >= tiles_n)
-        rows = part_length(rows, plan->unit_m, plan->strip_tiles / tiles_n);
+        rows = part_length(rows, plan->unit[0], plan->strip_tiles / tiles_n);
     else if (plan->strip_tiles != 0)
-        cols = part_length(cols, plan->unit_n, plan->strip_tiles / tiles_m);
-    for (size_t i = 0; i < rect.rows && !builder->failed; i += rows) {
-        for (size_t j = 0; j < rect.cols && !builder->failed; j += cols)
+        cols = part_length(cols, plan->unit[1], plan->strip_tiles / tiles_m);
+    for (size_t i = 0; i < rect.rows; i += rows) {
+        for (size_t j = 0; j < rect.cols; j += cols)
             add_one_strip(builder, (struct clb_rect){rect.row + i, rect.col + j,
                                                      clb_min(rows, rect.rows - i),
                                                      clb_min(cols, rect.cols - j)});
@@ -551,7 +519,7 @@ static void add_diagonal(struct builder *builder, size_t first, size_t size)
 {
     bool lower = clb_gemm_region(builder->problem) == CLB_REGION_LOWER;
     size_t square = builder->plan->square;
-    for (size_t j = 0; j < size && !builder->failed; j += square) {
+    for (size_t j = 0; j < size; j += square) {
         size_t cols = clb_min(square, size - j), end = j + cols;
         add_one_strip(builder, (struct clb_rect){first + j, first + j, cols, cols});
         add_rectangle(builder, lower ? (struct clb_rect){first + end, first + j, size - end, cols}
@@ -564,7 +532,8 @@ static void add_diagonal(struct builder *builder, size_t first, size_t size)
 static void add_strip(struct builder *builder, struct clb_rect rect)
 {
     clb_region region = clb_gemm_region(builder->problem);
-    size_t band = builder->plan->band_m, end = rect.row + rect.rows, col_end = rect.col + rect.cols;
+    size_t band = builder->plan->band[0], end = rect.row + rect.rows,
+           col_end = rect.col + rect.cols;
     if (region == CLB_REGION_FULL || rect.rows == 0 || rect.cols == 0) {
         add_rectangle(builder, rect);
         return;
@@ -583,45 +552,38 @@ static void add_strip(struct builder *builder, struct clb_rect rect)
                                    : (struct clb_rect){from, rect.col, count, rect.cols});
 }
 
-/* Load the next band of both operands, which are the same memory. */
-static void add_shared_band(struct builder *builder, size_t at, size_t count)
+/* Add the strip of a band, `count` elements of an operand's block from `at` on, with the first
+ * `others` of the other operand's. */
+static void add_product(struct builder *builder, clb_operand_role role, size_t at, size_t count,
+                        size_t others)
 {
     const struct clb_rect *block = &builder->block;
-    add_loads(builder, builder->a, block->row + at);
-    add_strip(builder, (struct clb_rect){block->row + at, block->col, count, at + count});
-    add_strip(builder, (struct clb_rect){block->row, block->col + at, at, count});
+    add_strip(builder, role == CLB_OPERAND_A
+                           ? (struct clb_rect){block->row + at, block->col, count, others}
+                           : (struct clb_rect){block->row, block->col + at, others, count});
 }
 
 /* Both operands have to be loaded: growing squares over the slabs [slab, end_slab). The next band
  * is of the operand of which less has been loaded; its product with all that has been loaded of the
- * other operand follows at once. */
+ * other operand follows at once. Where both are the same memory, one load is for both. */
 static void add_squares(struct builder *builder)
 {
-    const struct clb_rect *block = &builder->block;
-    size_t rows = 0, cols = 0; /* loaded */
-    while ((rows < block->rows || cols < block->cols) && !builder->failed) {
-        bool is_a = cols == block->cols || (rows < block->rows && rows <= cols);
-        struct clb_rect strip;
-        if (add_step(builder, rows + cols + builder->slab == 0) == NULL)
-            return;
+    const size_t extent[2] = {builder->block.rows, builder->block.cols};
+    size_t loaded[2] = {0, 0};
+    while (loaded[0] < extent[0] || loaded[1] < extent[1]) {
+        bool is_a = loaded[1] == extent[1] || (loaded[0] < extent[0] && loaded[0] <= loaded[1]);
+        const clb_operand_role role = is_a ? CLB_OPERAND_A : CLB_OPERAND_B;
+        size_t at = loaded[role], more = clb_min(builder->plan->band[role], extent[role] - at);
+        add_step(builder, loaded[0] + loaded[1] + builder->slab == 0);
+        add_loads(builder, role, at);
         if (builder->plan->shared) {
-            size_t more = clb_min(builder->plan->band_m, block->rows - rows);
-            add_shared_band(builder, rows, more);
-            rows = cols = rows + more;
-            continue;
-        }
-        if (is_a) {
-            size_t more = clb_min(builder->plan->band_m, block->rows - rows);
-            add_loads(builder, builder->a, block->row + rows);
-            strip = (struct clb_rect){block->row + rows, block->col, more, cols};
-            rows += more;
+            add_product(builder, CLB_OPERAND_A, at, more, at + more);
+            add_product(builder, CLB_OPERAND_B, at, more, at);
+            loaded[1] += more;
         } else {
-            size_t more = clb_min(builder->plan->band_n, block->cols - cols);
-            add_loads(builder, builder->b, block->col + cols);
-            strip = (struct clb_rect){block->row, block->col + cols, rows, more};
-            cols += more;
+            add_product(builder, role, at, more, loaded[!role]);
         }
-        add_strip(builder, strip);
+        loaded[role] += more;
     }
 }
 
@@ -637,68 +599,35 @@ static void add_square_steps(struct builder *builder)
     }
 }
 
-/* Only A has to be loaded for this block. */
-static void add_row_steps(struct builder *builder)
+/* The bands of one operand after the other, each with its product with all of the other operand,
+ * which is loaded in the first step, unless it is there. */
+static void add_bands(struct builder *builder, clb_operand_role role, bool others)
 {
-    const struct clb_rect *block = &builder->block;
-    for (size_t row = 0; row < block->rows && !builder->failed; row += builder->plan->band_m) {
-        size_t rows = clb_min(builder->plan->band_m, block->rows - row);
-        if (add_step(builder, row == 0) == NULL)
-            return;
-        add_loads(builder, builder->a, block->row + row);
-        add_strip(builder, (struct clb_rect){block->row + row, block->col, rows, block->cols});
-    }
-}
-
-/* Only B has to be loaded for this block. */
-static void add_column_steps(struct builder *builder)
-{
-    const struct clb_rect *block = &builder->block;
-    for (size_t col = 0; col < block->cols && !builder->failed; col += builder->plan->band_n) {
-        size_t cols = clb_min(builder->plan->band_n, block->cols - col);
-        if (add_step(builder, col == 0) == NULL)
-            return;
-        add_loads(builder, builder->b, block->col + col);
-        add_strip(builder, (struct clb_rect){block->row, block->col + col, block->rows, cols});
-    }
-}
-
-/* Strips are whole columns (rows): all of A (B) is loaded first, then the other operand band by
- * band. */
-static void add_whole_steps(struct builder *builder)
-{
-    const struct clb_rect *block = &builder->block;
-    bool columns = clb_gemm_has_whole_columns(builder->problem);
-    size_t extent = columns ? block->cols : block->rows;
-    size_t band = columns ? builder->plan->band_n : builder->plan->band_m;
-    for (size_t i = 0; i < extent && !builder->failed; i += band) {
-        size_t count = clb_min(band, extent - i);
-        if (add_step(builder, i == 0) == NULL)
-            return;
-        if (i == 0)
-            add_all_loads(builder, columns ? builder->a : builder->b);
-        add_loads(builder, columns ? builder->b : builder->a,
-                  (columns ? block->col : block->row) + i);
-        add_rectangle(builder,
-                      columns ? (struct clb_rect){block->row, block->col + i, block->rows, count}
-                              : (struct clb_rect){block->row + i, block->col, count, block->cols});
+    const struct clb_discrete_plan *plan = builder->plan;
+    const size_t extent[2] = {builder->block.rows, builder->block.cols};
+    const clb_operand_role other = role == CLB_OPERAND_A ? CLB_OPERAND_B : CLB_OPERAND_A;
+    for (size_t at = 0; at < extent[role]; at += plan->band[role]) {
+        add_step(builder, at == 0);
+        for (size_t i = 0; others && at == 0 && i < extent[other]; i += plan->band[other])
+            add_loads(builder, other, i);
+        add_loads(builder, role, at);
+        add_product(builder, role, at, clb_min(plan->band[role], extent[role] - at), extent[other]);
     }
 }
 
 static void add_block(struct builder *builder, size_t i, size_t j, bool first, bool row_changed)
 {
     const struct clb_discrete_plan *plan = builder->plan;
-    size_t row = i * plan->block_m, col = j * plan->block_n;
-    builder->block = (struct clb_rect){row, col, clb_min(plan->block_m, builder->problem->m - row),
-                                       clb_min(plan->block_n, builder->problem->n - col)};
-    if (first && plan->strip_m != 0)
-        add_whole_steps(builder);
-    else if (first)
+    size_t row = i * plan->block[0], col = j * plan->block[1];
+    builder->block = (struct clb_rect){row, col, clb_min(plan->block[0], builder->problem->m - row),
+                                       clb_min(plan->block[1], builder->problem->n - col)};
+    bool whole = plan->strip[0] != 0; /* strips are whole columns or rows */
+    bool by_rows =
+        first && whole ? !clb_gemm_has_whole_columns(builder->problem) : !first && row_changed;
+    if (first && !whole)
         add_square_steps(builder);
-    else if (row_changed)
-        add_row_steps(builder);
     else
-        add_column_steps(builder);
+        add_bands(builder, by_rows ? CLB_OPERAND_A : CLB_OPERAND_B, first);
 }
 
 /* While the last results are copied nothing else is left to do, so about so many bytes come down in
@@ -712,13 +641,13 @@ static void cut_last_pieces(const struct builder *builder)
     const struct clb_discrete_plan *plan = builder->plan;
     struct clb_schedule *schedule = builder->schedule;
     size_t bytes = 0;
-    if (plan->gathers || plan->square != 0 || plan->strip_m != 0)
+    if (plan->gathers || plan->square != 0 || plan->strip[0] != 0)
         return;
     for (size_t i = schedule->strips; i > 0 && bytes < LAST_BYTES; i--) {
         struct clb_strip *strip = &schedule->strip[i - 1];
         if (strip->pieces == 0)
             continue;
-        bytes += strip->ldc * strip->rect.cols * builder->a->element;
+        bytes += strip->ldc * strip->rect.cols * schedule->operand[0][0].element;
         schedule->strip_pieces -= strip->pieces;
         strip->piece_cols = clb_max(strip->piece_cols / LAST_PIECES, 1);
         strip->pieces = clb_div_up(strip->rect.cols, strip->piece_cols);
@@ -727,31 +656,30 @@ static void cut_last_pieces(const struct builder *builder)
 }
 
 clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct clb_gemm *problem,
-                             const struct clb_operand *a, const struct clb_operand *b,
                              struct clb_schedule *schedule)
 {
-    struct builder builder = {.plan = plan,
-                              .problem = problem,
-                              .a = a,
-                              .b = b,
-                              .schedule = schedule,
-                              .end_slab = plan->slabs};
-    size_t block_rows = clb_div_up(problem->m, plan->block_m);
-    size_t block_cols = clb_div_up(problem->n, plan->block_n);
+    struct builder builder = {
+        .plan = plan, .problem = problem, .schedule = schedule, .end_slab = plan->slabs};
+    size_t block_rows = clb_div_up(problem->m, plan->block[0]);
+    size_t block_cols = clb_div_up(problem->n, plan->block[1]);
     size_t outer_count = plan->down_first ? block_cols : block_rows;
     size_t inner_count = plan->down_first ? block_rows : block_cols;
     *schedule = (struct clb_schedule){0};
+    for (size_t i = 0; i < 2 * clb_gemm_terms(problem); i++)
+        schedule->operand[i % 2][i / 2] =
+            clb_operand_of_term(problem, (clb_operand_role)(i % 2), i / 2);
     for (size_t outer = 0; outer < outer_count; outer++) {
-        for (size_t k = 0; k < inner_count && !builder.failed; k++) {
+        for (size_t k = 0; k < inner_count; k++) {
             size_t inner = outer % 2 == 0 ? k : inner_count - 1 - k;
             bool inner_changed = k > 0;
             add_block(&builder, plan->down_first ? inner : outer, plan->down_first ? outer : inner,
                       outer == 0 && k == 0, inner_changed == plan->down_first);
         }
     }
-    if (!builder.failed)
-        cut_last_pieces(&builder);
-    return builder.failed ? CLB_ERR_NOMEM : CLB_OK;
+    if (builder.failed)
+        return CLB_ERR_NOMEM;
+    cut_last_pieces(&builder);
+    return CLB_OK;
 }
 
 void clb_schedule_free(struct clb_schedule *schedule)

@@ -2,6 +2,7 @@
  * depth, and the part of C that it computes. */
 #include "structure.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -40,11 +41,6 @@ struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_opera
         .unit = x.unit,
         .scale = level3 != NULL ? scale_of(level3, role, term) : NULL,
     };
-}
-
-struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_operand_role role)
-{
-    return clb_operand_of_term(problem, role, 0);
 }
 
 /* True when the stored triangle is that of the elements i >= p, else it is i <= p. Of triangular
@@ -119,42 +115,25 @@ static bool is_shaped(const struct clb_operand *x)
     return x->shape != CLB_STRUCTURE_GENERAL || x->scale != NULL;
 }
 
-bool clb_gemm_is_structured(const struct clb_gemm *problem)
-{
-    bool shaped = false;
-    for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
-        const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
-        const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
-        shaped = shaped || is_shaped(&a) || is_shaped(&b);
-    }
-    return shaped;
-}
-
 bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
 {
-    bool mixed = false;
-    for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
-        const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
-        const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
-        mixed = mixed || (is_shaped(&a) && !clb_operand_packs_triangle(variant, &a)) ||
-                (is_shaped(&b) && !clb_operand_packs_triangle(variant, &b));
+    bool expanded = false;
+    for (size_t i = 0; i < 2 * clb_gemm_terms(problem); i++) {
+        const struct clb_operand x = clb_operand_of_term(problem, (clb_operand_role)(i % 2), i / 2);
+        expanded = expanded || (is_shaped(&x) && !clb_operand_packs_triangle(variant, &x));
     }
-    return mixed;
-}
-
-static bool are_twins(const struct clb_operand *a, const struct clb_operand *b)
-{
-    return a->host == b->host && a->ld == b->ld && a->depth_contiguous == b->depth_contiguous &&
-           a->shape == CLB_STRUCTURE_GENERAL && b->shape == CLB_STRUCTURE_GENERAL &&
-           a->scale == b->scale;
+    return expanded;
 }
 
 size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term)
 {
+    size_t transposed_term = clb_gemm_terms(problem) - 1 - term;
     const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, term);
-    size_t terms = clb_gemm_terms(problem), transposed_term = terms - 1 - term;
     const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, transposed_term);
-    return are_twins(&a, &b) ? transposed_term : CLB_MAX_TERMS;
+    bool same = a.host == b.host && a.ld == b.ld && a.depth_contiguous == b.depth_contiguous &&
+                a.shape == CLB_STRUCTURE_GENERAL && b.shape == CLB_STRUCTURE_GENERAL &&
+                a.scale == b.scale;
+    return same ? transposed_term : CLB_MAX_TERMS;
 }
 
 double clb_gemm_bytes(const struct clb_gemm *problem)
@@ -180,7 +159,7 @@ size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab)
 static bool structure_is_reversed(const struct clb_gemm *problem)
 {
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
-        const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
+        const struct clb_operand x = clb_operand_of_term(problem, (clb_operand_role)role, 0);
         if (x.shape == CLB_STRUCTURE_TRIANGULAR && !is_low(&x))
             return true;
     }
@@ -197,46 +176,44 @@ struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_
 }
 
 struct clb_rect clb_gemm_support(const struct clb_gemm_variant *variant,
-                                 const struct clb_operand *a, const struct clb_operand *b,
-                                 const struct clb_pass *pass, size_t a0, size_t b0,
+                                 struct clb_operand (*operand)[CLB_MAX_TERMS],
+                                 const struct clb_pass *pass, const size_t origin[2],
                                  const struct clb_rect *rect)
 {
-    const struct clb_span rows =
-        clb_operand_support(&a[pass->term], a0, rect->row + rect->rows - a0, pass->p0, pass->k,
-                            clb_gemm_unit(variant, CLB_OPERAND_A));
-    const struct clb_span cols =
-        clb_operand_support(&b[pass->term], b0, rect->col + rect->cols - b0, pass->p0, pass->k,
-                            clb_gemm_unit(variant, CLB_OPERAND_B));
-    size_t row = clb_max(rect->row, rows.first), col = clb_max(rect->col, cols.first);
-    return (struct clb_rect){row, col, row < rows.end ? rows.end - row : 0,
-                             col < cols.end ? cols.end - col : 0};
+    struct clb_span part[2];
+    for (int r = CLB_OPERAND_A; r <= CLB_OPERAND_B; r++) {
+        const clb_operand_role role = (clb_operand_role)r;
+        const struct clb_span all = clb_rect_span(rect, role);
+        part[r] = clb_operand_support(&operand[r][pass->term], origin[r], all.end - origin[r],
+                                      pass->p0, pass->k, clb_gemm_unit(variant, role));
+        part[r].first = clb_max(part[r].first, all.first);
+        part[r].end = clb_max(part[r].first, part[r].end);
+    }
+    return (struct clb_rect){part[0].first, part[1].first, part[0].end - part[0].first,
+                             part[1].end - part[1].first};
 }
 
-/* The CLB_SKIP_ kind of a triangular operand, or 0, and the distance of the diagonal for elements
- * from `first` on. */
-static unsigned cut_operand(const struct clb_gemm *problem, clb_operand_role role, size_t first,
-                            const struct clb_pass *pass, ptrdiff_t *distance)
+/* The CLB_SKIP_ kind of a triangular operand, or 0. */
+static unsigned skip_of(const struct clb_gemm *problem, clb_operand_role role, size_t term)
 {
-    const struct clb_operand x = clb_operand_of_term(problem, role, pass->term);
-    *distance = (ptrdiff_t)first - (ptrdiff_t)pass->p0;
-    if (x.shape != CLB_STRUCTURE_TRIANGULAR)
-        return 0;
-    if (role == CLB_OPERAND_A)
-        return is_low(&x) ? CLB_SKIP_A_END : CLB_SKIP_A_BEGIN;
-    return is_low(&x) ? CLB_SKIP_B_END : CLB_SKIP_B_BEGIN;
+    static const unsigned kinds[2][2] = {{CLB_SKIP_A_BEGIN, CLB_SKIP_A_END},
+                                         {CLB_SKIP_B_BEGIN, CLB_SKIP_B_END}};
+    const struct clb_operand x = clb_operand_of_term(problem, role, term);
+    return x.shape == CLB_STRUCTURE_TRIANGULAR ? kinds[role][is_low(&x)] : 0;
 }
 
 struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
                               const struct clb_gemm *problem, const struct clb_pass *pass,
                               const struct clb_rect *rect)
 {
-    struct clb_skip cut = {0};
+    const ptrdiff_t row = (ptrdiff_t)rect->row, col = (ptrdiff_t)rect->col;
+    const ptrdiff_t depth = (ptrdiff_t)pass->p0;
     clb_region region = clb_gemm_region(problem);
     if (problem->level3 == NULL || !variant->family->has_skip)
-        return cut;
-    cut.kind = cut_operand(problem, CLB_OPERAND_A, rect->row, pass, &cut.a) |
-               cut_operand(problem, CLB_OPERAND_B, rect->col, pass, &cut.b);
-    cut.c = (ptrdiff_t)rect->row - (ptrdiff_t)rect->col;
+        return (struct clb_skip){0};
+    struct clb_skip cut = {skip_of(problem, CLB_OPERAND_A, pass->term) |
+                               skip_of(problem, CLB_OPERAND_B, pass->term),
+                           row - depth, col - depth, row - col};
     if (region != CLB_REGION_FULL && rect->row < rect->col + rect->cols &&
         rect->col < rect->row + rect->rows)
         cut.kind |= region == CLB_REGION_LOWER ? CLB_SKIP_LOWER : CLB_SKIP_UPPER;
@@ -264,7 +241,7 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
     if (problem->level3 == NULL && k * parts >= value[CLB_PARAM_DEEP_K])
         wanted = clb_min(wanted, value[CLB_PARAM_DEEP_SLAB] / parts);
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
-        const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
+        const struct clb_operand x = clb_operand_of_term(problem, (clb_operand_role)role, 0);
         size_t unit = clb_gemm_unit(variant, x.role);
         if (x.shape == CLB_STRUCTURE_GENERAL ||
             (in_place && clb_operand_packs_triangle(variant, &x)))
@@ -387,4 +364,44 @@ void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part,
     else
         clb_merge_tile(problem->precision, part->rows, part->cols, problem->alpha, p, ldp,
                        problem->beta, c, problem->ldc);
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+/* Kept buffers are taken before any is made, because making one may free kept ones. */
+clb_status clb_needs_get(struct clb_runtime *runtime, struct clb_need *need, size_t needs)
+{
+    size_t count = 0;
+    uint64_t missing = 0;
+    clb_status status = CLB_OK;
+    for (size_t n = 0; n < needs; n++)
+        count += need[n].count;
+    struct clb_buffer **buffer = need[0].buffer = calloc(clb_max(count, 1), sizeof *buffer);
+    if (buffer == NULL)
+        return CLB_ERR_NOMEM;
+    for (size_t n = 0; n < needs; n++) {
+        need[n].buffer = buffer;
+        for (size_t i = 0; i < need[n].count; i++, buffer++) {
+            *buffer = clb_buffer_find(runtime, need[n].kind, need[n].bytes);
+            missing += *buffer == NULL ? clb_buffer_rounded(need[n].bytes) : 0;
+        }
+    }
+    if (missing > 0)
+        clb_pool_make_room(runtime, missing);
+    for (size_t n = 0; n < needs; n++) {
+        for (size_t i = 0; i < need[n].count && status == CLB_OK; i++) {
+            if (need[n].buffer[i] == NULL)
+                status = clb_buffer_get(runtime, need[n].kind, need[n].bytes, &need[n].buffer[i]);
+        }
+    }
+    return status;
+}
+
+void clb_needs_end(struct clb_runtime *runtime, struct clb_need *need, size_t needs, bool idle)
+{
+    for (size_t n = 0; n < needs; n++) {
+        for (size_t i = 0; need[n].buffer != NULL && i < need[n].count; i++)
+            clb_buffer_end(runtime, need[n].buffer[i], idle);
+    }
+    free(need[0].buffer);
 }

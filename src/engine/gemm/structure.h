@@ -8,6 +8,7 @@
 #define CLB_STRUCTURE_H
 
 #include "engine/kernel/kernel.h"
+#include "engine/ocl/memory.h"
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
@@ -27,14 +28,20 @@ struct clb_operand {
 
 #define CLB_MAX_TERMS 2
 
-/* An operand of a problem: that of the first term, or of a given one. */
-struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_operand_role role);
+/* The operand of a role in one of the terms. */
 struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_operand_role role,
                                        size_t term);
 
 struct clb_span {
     size_t first, end; /* empty when they are equal */
 };
+
+/* What a role's operand has of a rectangle of C: A its rows, B its columns. */
+static inline struct clb_span clb_rect_span(const struct clb_rect *rect, clb_operand_role role)
+{
+    return role == CLB_OPERAND_A ? (struct clb_span){rect->row, rect->row + rect->rows}
+                                 : (struct clb_span){rect->col, rect->col + rect->cols};
+}
 
 /* The part of [i0, i0 + w) in which depths [p0, p0 + k) of an operand are not known to be zero. It
  * begins at i0 plus a multiple of `unit`. */
@@ -103,8 +110,6 @@ clb_status clb_structure_prepare(struct clb_runtime *runtime,
  * there is none. */
 size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term);
 
-/* True when any operand is scaled or not general. */
-bool clb_gemm_is_structured(const struct clb_gemm *problem);
 /* True when an operand has pieces that must be expanded before the variant packs them. */
 bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct clb_gemm *problem);
 
@@ -125,11 +130,11 @@ size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab);
  * others may only add to it. */
 struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_t index);
 
-/* The part of a rectangle of C to which a pass contributes. `a` and `b` have one operand for each
- * term, whose panels begin at row `a0` and column `b0`. */
+/* The part of a rectangle of C to which a pass contributes. Indices of `operand` and `origin`,
+ * where the panels begin, are roles. */
 struct clb_rect clb_gemm_support(const struct clb_gemm_variant *variant,
-                                 const struct clb_operand *a, const struct clb_operand *b,
-                                 const struct clb_pass *pass, size_t a0, size_t b0,
+                                 struct clb_operand (*operand)[CLB_MAX_TERMS],
+                                 const struct clb_pass *pass, const size_t origin[2],
                                  const struct clb_rect *rect);
 
 /* The depth of the slabs of a problem, at most the tuning's. Where structured operands have to be
@@ -181,6 +186,19 @@ struct clb_prefault clb_gemm_prefault(const struct clb_gemm *problem, size_t mod
  * the triangle. P begins with the part's first element. */
 void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                     size_t ldp);
+
+/* ---- the buffers of a run, all of which it gets before anything is enqueued -------------------
+ */
+
+struct clb_need {
+    clb_memory_kind kind;
+    size_t count, bytes;
+    struct clb_buffer **buffer; /* `count` of them; set by clb_needs_get */
+};
+/* clb_needs_end is for the needs of a failed clb_needs_get, too. */
+clb_status clb_needs_get(struct clb_runtime *runtime, struct clb_need *need,
+                         size_t needs) CLB_MUST_CHECK;
+void clb_needs_end(struct clb_runtime *runtime, struct clb_need *need, size_t needs, bool idle);
 
 /* ---- unified.c: on a device that shares the host's memory -------------------------------------
  */

@@ -535,8 +535,8 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
     for (size_t slab = 0; slab < plan->slabs && status == CLB_OK; slab++) {
         const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
         const struct clb_rect rect =
-            clb_gemm_support(run->variant, run->operand[CLB_OPERAND_A], run->operand[CLB_OPERAND_B],
-                             &pass, block->row, block->col, &tile->rect);
+            clb_gemm_support(run->variant, run->operand, &pass,
+                             (const size_t[2]){block->row, block->col}, &tile->rect);
         struct unified_slot *packed[2] = {NULL, NULL}, *of_other_term = NULL;
         struct clb_product product = {.k = pass.k,
                                       .c = run->c[slot]->mem,
