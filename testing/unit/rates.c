@@ -90,7 +90,6 @@ static void record_products(const struct clb_device *device, double rate, double
     clb_step_record(device, CLB_STEP_GEMM, CLB_D, rate < 0 ? CLB_ERR_BUILD : CLB_OK);
     if (!expect(clb_step_find(device, CLB_STEP_GEMM, CLB_D, &record), "a record"))
         return;
-    expect(record.rate == (rate < 0 ? 0 : rate), "%g GFLOP/s", record.rate);
     record.time -= (int64_t)(days * 86400e9);
     char *detail = clb_step_describe(device, CLB_STEP_GEMM, CLB_D);
     clb_record_store((struct clb_key){CLB_RECORD_STEP, device->identity, detail}, record);

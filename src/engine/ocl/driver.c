@@ -106,21 +106,15 @@ static void *run_task(void *argument)
     return NULL;
 }
 
-static void set_long(bool is_long)
-{
-    take();
-    if (running != NULL)
-        running->is_long = is_long;
-    give();
-}
-
 int clb_driver_leave(void)
 {
     if (!clb_driver_is_self)
         return 0;
     clb_signals_end_task();
     clb_inside_add(-1);
-    set_long(true);
+    take();
+    running->is_long = true;
+    give();
     return clb_load_suspend();
 }
 
@@ -129,7 +123,9 @@ void clb_driver_enter(int loads)
     if (!clb_driver_is_self)
         return;
     clb_load_resume(loads);
-    set_long(false);
+    take();
+    running->is_long = false;
+    give();
     clb_inside_add(1);
     clb_signals_begin_task();
 }

@@ -127,19 +127,15 @@ clb_helper_role clb_helper_get_role(void)
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-static struct clb_key mark_of(const char *what)
-{
-    return (struct clb_key){CLB_RECORD_MARK, what, NULL};
-}
-
 void clb_mark_set(const char *what, const char *reason)
 {
-    clb_record_note(mark_of(what), CLB_FAILED, reason);
+    clb_record_note((struct clb_key){CLB_RECORD_MARK, what, NULL}, CLB_FAILED, reason);
 }
 
 bool clb_mark_find(const char *what, struct clb_record *record)
 {
-    if (clb_record_load(mark_of(what), record) && !clb_record_is_older(record, MARK_LASTS))
+    if (clb_record_load((struct clb_key){CLB_RECORD_MARK, what, NULL}, record) &&
+        !clb_record_is_older(record, MARK_LASTS))
         return true;
     clb_record_free(record);
     return false;
@@ -170,17 +166,17 @@ static char current_step[64];
 
 static void log_outcome(const char *step, const struct clb_spawn_result *result)
 {
-    bool good = result->error == 0 && !result->gave_up && result->exit_status == 0;
-    char text[128] = "";
-    if (result->error != 0)
-        snprintf(text, sizeof text, "can't be started: %s", clb_file_error(result->error));
-    else if (result->gave_up)
-        snprintf(text, sizeof text, "did not get on");
-    else if (!good)
-        snprintf(text, sizeof text, "ended with status %d", result->exit_status);
+    const bool good = result->error == 0 && !result->gave_up && result->exit_status == 0;
+    char status[32];
+    snprintf(status, sizeof status, "ended with status %d", result->exit_status);
     clb_log(good ? CLB_LOG_INFO : CLB_LOG_WARN,
-            "helper for %s: %s, %.1f s, %.1f s of CPU time, at most %ld MiB", step,
-            good ? "done" : text, result->seconds, result->cpu_seconds, result->peak_kib >> 10);
+            "helper for %s: %s%s, %.1f s, %.1f s of CPU time, at most %ld MiB", step,
+            result->error != 0 ? "can't be started: " : "",
+            good                 ? "done"
+            : result->error != 0 ? clb_file_error(result->error)
+            : result->gave_up    ? "did not get on"
+                                 : status,
+            result->seconds, result->cpu_seconds, result->peak_kib >> 10);
 }
 
 /* Have the helper do a step; false when it could not be asked. */
@@ -297,7 +293,8 @@ struct need {
     clb_precision precision;
 };
 
-/* CLB_OK when the step has passed; *again where the helper should do it once more. */
+/* CLB_OK when the step has passed, CLB_ERR_UNSUPPORTED when it has failed; *again where the helper
+ * should do it, once more too. */
 static clb_status look(const struct need *need, bool *again)
 {
     struct clb_record record;
@@ -305,15 +302,16 @@ static clb_status look(const struct need *need, bool *again)
     *again = true;
     if (clb_step_find(need->device, need->step, need->precision, &record)) {
         const bool passed = record.verdict == CLB_PASSED;
-        if (passed)
-            *again = need->step == CLB_STEP_GEMM && clb_record_is_older(&record, CLB_RATE_LASTS);
-        else
-            *again = clb_record_is_older(&record, VERDICT_LASTS);
-        status = passed ? CLB_OK : *again ? CLB_ERR_BUILD : CLB_ERR_UNSUPPORTED;
-        if (status == CLB_ERR_UNSUPPORTED)
-            clb_log(CLB_LOG_WARN, "%s: %s", current_step, record.text);
+        const double lasts = !passed                       ? VERDICT_LASTS
+                             : need->step == CLB_STEP_GEMM ? CLB_RATE_LASTS
+                                                           : INFINITY;
+        *again = clb_record_is_older(&record, lasts);
+        status = passed ? CLB_OK : CLB_ERR_UNSUPPORTED;
+        if (!passed && !*again)
+            clb_log(CLB_LOG_WARN, "%s:%c: %s", step_names[need->step], letters[need->precision],
+                    record.text);
+        clb_record_free(&record);
     }
-    clb_record_free(&record);
     return status;
 }
 
@@ -325,7 +323,9 @@ static clb_status ask(void *argument)
     clb_status status = look(need, &again);
     if (again && request(current_step))
         status = look(need, &again);
-    return role == CLB_HELPER_USED ? status : CLB_OK;
+    if (role != CLB_HELPER_USED)
+        return CLB_OK;
+    return again && status != CLB_OK ? CLB_ERR_BUILD : status;
 }
 
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_helper_step step,
@@ -344,52 +344,32 @@ static struct clb_choice *choices(void)
     return shared != NULL ? shared->choice : own_choice;
 }
 
-/* A line for each; rates in thousands of operations a second, without the locale's point. */
-static char *format_choices(void)
+/* The text of the record of products that have passed is the array of choices. */
+static bool recall_choice(const struct clb_device *device, clb_precision precision, int which,
+                          double lasts, struct clb_choice *choice)
 {
-    struct clb_text text = {0};
-    for (int i = 0; i < 2 * CLB_CHOICES; i++) {
-        const struct clb_choice *choice = &choices()[i / 2];
-        const struct clb_ranked *ranked = i % 2 == 0 ? &choice->first : &choice->used;
-        clb_text_addf(&text, "%zu %.0f %s\n", ranked->row, 1e6 * ranked->rate,
-                      ranked->name[0] != '\0' ? ranked->name : "-");
-    }
-    if (text.failed)
-        clb_text_free(&text);
-    return text.data;
-}
-
-static bool parse_choice(const char *text, int which, struct clb_choice *choice)
-{
-    for (int line = 0; text != NULL && line < 2 * (which + 1); line++) {
-        struct clb_ranked *ranked = line % 2 == 0 ? &choice->first : &choice->used;
-        unsigned long long rate;
-        if (sscanf(text, "%zu %llu %47[^\n]", &ranked->row, &rate, ranked->name) != 3 ||
-            strcmp(ranked->name, "-") == 0)
-            return false;
-        ranked->rate = 1e-6 * (double)rate;
-        text = strchr(text, '\n');
-        text += text != NULL;
-    }
-    return text != NULL;
+    struct clb_record record;
+    const bool found = clb_step_find(device, CLB_STEP_GEMM, precision, &record) &&
+                       record.verdict == CLB_PASSED && record.size == sizeof own_choice &&
+                       !clb_record_is_older(&record, lasts);
+    *choice = (struct clb_choice){0};
+    if (found)
+        memcpy(choice, record.text + (size_t)which * sizeof *choice, sizeof *choice);
+    clb_record_free(&record);
+    return found && choice->used.name[0] != '\0';
 }
 
 bool clb_choice_find(const struct clb_device *device, clb_precision precision, int which,
                      struct clb_choice *choice)
 {
-    struct clb_record record;
     *choice = (struct clb_choice){0};
     if (clb_helper_get_role() == CLB_HELPER_NONE)
         return false;
-    if (shared != NULL && shared->chooses) {
-        if (role == CLB_HELPER_LOADS)
-            *choice = shared->choice[which];
-        return choice->used.name[0] != '\0';
-    }
-    const bool found = clb_step_find(device, CLB_STEP_GEMM, precision, &record) &&
-                       record.verdict == CLB_PASSED && parse_choice(record.text, which, choice);
-    clb_record_free(&record);
-    return found;
+    if (shared == NULL || !shared->chooses)
+        return recall_choice(device, precision, which, INFINITY, choice);
+    if (role == CLB_HELPER_LOADS)
+        *choice = shared->choice[which];
+    return choice->used.name[0] != '\0';
 }
 
 void clb_choice_note(int which, const struct clb_choice *choice)
@@ -401,20 +381,17 @@ void clb_choice_note(int which, const struct clb_choice *choice)
 void clb_step_record(const struct clb_device *device, clb_helper_step step, clb_precision precision,
                      clb_status status)
 {
-    struct clb_record record = {.verdict = status == CLB_OK ? CLB_PASSED : CLB_FAILED};
+    const bool chooses = step == CLB_STEP_GEMM && status == CLB_OK;
+    const char *text = chooses ? (const char *)choices() : clb_status_name(status);
     if (status != CLB_OK && status != CLB_ERR_BUILD && status != CLB_ERR_LAUNCH &&
         status != CLB_ERR_UNSUPPORTED)
         return;
     char *detail = clb_step_describe(device, step, precision);
-    record.text = step == CLB_STEP_GEMM && status == CLB_OK ? format_choices()
-                                                            : strdup(clb_status_name(status));
-    if (step == CLB_STEP_GEMM && status == CLB_OK)
-        record.rate = choices()[0].used.rate;
-    if (detail != NULL && record.text != NULL) {
-        record.size = strlen(record.text);
-        clb_record_store((struct clb_key){CLB_RECORD_STEP, device->identity, detail}, record);
-    }
-    free(record.text);
+    if (detail != NULL)
+        clb_record_store((struct clb_key){CLB_RECORD_STEP, device->identity, detail},
+                         (struct clb_record){.verdict = status == CLB_OK ? CLB_PASSED : CLB_FAILED,
+                                             .text = (char *)(uintptr_t)text,
+                                             .size = chooses ? sizeof own_choice : strlen(text)});
     free(detail);
 }
 
@@ -427,46 +404,27 @@ bool clb_rates_decide(void)
            config->override_count == 0;
 }
 
-static clb_precision measured_precision(const struct clb_device *device)
-{
-    return device->fp64 ? CLB_D : CLB_S;
-}
-
-/* True while the rate was measured, or asked for in vain, a short time ago. */
-static bool rate_is_fresh(const struct clb_device *device)
-{
-    struct clb_record record;
-    const struct clb_key asked = {CLB_RECORD_REQUEST, device->identity, "rate"};
-    bool fresh = clb_step_find(device, CLB_STEP_GEMM, measured_precision(device), &record) &&
-                 !clb_record_is_older(&record, record.verdict == CLB_PASSED ? CLB_RATE_LASTS
-                                                                            : VERDICT_LASTS);
-    clb_record_free(&record);
-    if (!fresh) {
-        fresh = clb_record_load(asked, &record) && !clb_record_is_older(&record, CLB_RATE_LASTS);
-        clb_record_free(&record);
-    }
-    return fresh;
-}
-
 struct clb_rate clb_device_rate(const struct clb_device *device, const char *place)
 {
-    struct clb_rate rate = {0};
-    struct clb_record record;
+    const struct need need = {device, CLB_STEP_GEMM, device->fp64 ? CLB_D : CLB_S};
+    const struct clb_key asked = {CLB_RECORD_REQUEST, device->identity, "rate"};
+    struct clb_choice choice = {0};
     char step[64];
+    bool again;
     if (clb_helper_get_role() == CLB_HELPER_NONE)
-        return rate;
-    if (role == CLB_HELPER_USED && !rate_is_fresh(device)) {
-        snprintf(step, sizeof step, "gemm:%c@%s", letters[measured_precision(device)], place);
-        if (request(step) && !rate_is_fresh(device))
-            clb_record_note((struct clb_key){CLB_RECORD_REQUEST, device->identity, "rate"},
-                            CLB_FAILED, "");
+        return (struct clb_rate){0};
+    clb_status status = look(&need, &again);
+    /* Not while it was asked for in vain a short time ago. */
+    if (role == CLB_HELPER_USED && again && !clb_record_exists(asked, CLB_RATE_LASTS)) {
+        snprintf(step, sizeof step, "gemm:%c@%s", letters[need.precision], place);
+        const bool done = request(step);
+        status = look(&need, &again);
+        if (done && again)
+            clb_record_note(asked, CLB_FAILED, "");
     }
-    if (clb_step_find(device, CLB_STEP_GEMM, measured_precision(device), &record)) {
-        rate.useless = record.verdict == CLB_FAILED;
-        rate.gflops = isfinite(record.rate) && record.rate > 0 ? record.rate : 0;
-    }
-    clb_record_free(&record);
-    return rate;
+    recall_choice(device, need.precision, 0, INFINITY, &choice);
+    return (struct clb_rate){.useless = status == CLB_ERR_UNSUPPORTED,
+                             .gflops = choice.used.rate > 0 ? choice.used.rate : 0};
 }
 
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
@@ -502,18 +460,6 @@ void clb_rate_note_slow(const struct clb_device *device, clb_precision precision
     clb_rate_note(&decision);
 }
 
-static bool recall_slow(const struct clb_device *device, clb_precision precision,
-                        struct clb_choice *choice)
-{
-    struct clb_record record;
-    const bool slow =
-        clb_step_find(device, CLB_STEP_GEMM, precision, &record) && record.verdict == CLB_PASSED &&
-        record.rate > 0 && record.rate < CLB_LEAST_RATE &&
-        !clb_record_is_older(&record, CLB_RATE_LASTS) && parse_choice(record.text, 0, choice);
-    clb_record_free(&record);
-    return slow;
-}
-
 bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
 {
     enum { UNKNOWN, NO, YES };
@@ -523,7 +469,8 @@ bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
     if (!clb_rates_decide())
         return false;
     if (now == UNKNOWN) {
-        now = recall_slow(device, precision, &choice) ? YES : NO;
+        const bool known_rate = recall_choice(device, precision, 0, CLB_RATE_LASTS, &choice);
+        now = known_rate && choice.used.rate > 0 && choice.used.rate < CLB_LEAST_RATE ? YES : NO;
         if (atomic_exchange(&known[precision], now) == UNKNOWN && now == YES)
             clb_rate_note_slow(device, precision, choice.used.name, choice.used.rate);
     }
@@ -581,8 +528,7 @@ char *clb_drivers_describe(void)
     return text.data;
 }
 
-/* CLB_OK, and the only driver that works in `library`, when there is a record that counts. */
-static clb_status recall_drivers(const char *drivers, char *library, size_t size, bool *known)
+clb_status clb_drivers_recall(const char *drivers, char *library, size_t size, bool *known)
 {
     struct clb_record record;
     const struct clb_key key = {CLB_RECORD_DRIVERS, drivers, NULL};
@@ -608,9 +554,9 @@ clb_status clb_helper_meet_drivers(char *library, size_t size)
     char *drivers = clb_drivers_describe();
     if (drivers == NULL)
         return CLB_ERR_NOMEM;
-    clb_status status = recall_drivers(drivers, library, size, &known);
+    clb_status status = clb_drivers_recall(drivers, library, size, &known);
     if (!known && request("devices"))
-        status = recall_drivers(drivers, library, size, &known);
+        status = clb_drivers_recall(drivers, library, size, &known);
     free(drivers);
     return role == CLB_HELPER_USED ? status : CLB_OK;
 }

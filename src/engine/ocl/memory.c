@@ -27,7 +27,7 @@
 #define KEEP_LARGE ((uint64_t)1 << 30)
 
 /* Classes of kept buffers, each with its bound: the kinds, and large host buffers of any kind. */
-enum { LARGE = CLB_BUFFER_CLASSES - 1 };
+enum { LARGE = CLB_MEMORY_HOST + 1 };
 
 size_t clb_buffer_rounded(size_t size)
 {
@@ -52,16 +52,11 @@ static bool host_has(size_t size)
     return !known || size / 1024 < available;
 }
 
-static size_t mapping_alignment(size_t size)
-{
-    return size >= HUGE_PAGE ? HUGE_PAGE : PAGE;
-}
-
 /* Not by malloc, which does not return freed blocks of up to 32 MiB to the system. `size` is a
  * multiple of PAGE. */
 static void *map_host(size_t size)
 {
-    size_t alignment = mapping_alignment(size), extra = alignment - PAGE;
+    size_t alignment = size >= HUGE_PAGE ? HUGE_PAGE : PAGE, extra = alignment - PAGE;
     char *memory = !host_has(size) ? MAP_FAILED
                                    : mmap(NULL, size + extra, PROT_READ | PROT_WRITE,
                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -102,20 +97,6 @@ bool clb_host_has_room(void)
     return room != MAP_FAILED && munmap(room, ROOM_FOR_CALL) == 0;
 }
 
-static clb_status create_shared(struct clb_runtime *runtime, struct clb_buffer *buffer)
-{
-    cl_int error;
-    buffer->host = map_host(buffer->size);
-    if (buffer->host == NULL)
-        return CLB_ERR_NOMEM;
-    buffer->mem = clb_cl.CreateBuffer(runtime->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                                      buffer->size, buffer->host, &error);
-    clb_status status = clb_cl_check(error, "clCreateBuffer");
-    if (status != CLB_OK)
-        munmap(buffer->host, buffer->size);
-    return status;
-}
-
 /* Map a pinned buffer. It stays mapped as long as it exists; only the CPU's address is used. */
 static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
@@ -129,14 +110,21 @@ static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buf
     return status;
 }
 
-static clb_status create_device(struct clb_runtime *runtime, struct clb_buffer *buffer)
+static clb_status create(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
+    const bool shared = runtime->device.unified,
+               pinned = !shared && buffer->kind == CLB_MEMORY_HOST;
     cl_int error;
-    bool pinned = buffer->kind == CLB_MEMORY_HOST;
+    if (shared && (buffer->host = map_host(buffer->size)) == NULL)
+        return CLB_ERR_NOMEM;
     buffer->mem = clb_cl.CreateBuffer(runtime->context,
-                                      CL_MEM_READ_WRITE | (pinned ? CL_MEM_ALLOC_HOST_PTR : 0),
-                                      buffer->size, NULL, &error);
+                                      CL_MEM_READ_WRITE | (shared   ? CL_MEM_USE_HOST_PTR
+                                                           : pinned ? CL_MEM_ALLOC_HOST_PTR
+                                                                    : 0),
+                                      buffer->size, buffer->host, &error);
     clb_status status = clb_cl_check(error, "clCreateBuffer");
+    if (status != CLB_OK && shared)
+        munmap(buffer->host, buffer->size);
     if (status == CLB_OK && pinned) {
         status = map_pinned(runtime, buffer);
         if (status != CLB_OK)
@@ -160,12 +148,12 @@ static int class_of(const struct clb_buffer *buffer)
     return buffer->large ? LARGE : (int)buffer->kind;
 }
 
-static void unkeep(struct clb_pool *pool, struct clb_buffer **link)
+static struct clb_buffer *unlink_kept(struct clb_buffer **link)
 {
     struct clb_buffer *buffer = *link;
     *link = buffer->link;
     buffer->link = NULL;
-    pool->kept_bytes[class_of(buffer)] -= buffer->size;
+    return buffer;
 }
 
 /* Take the smallest kept buffer of this kind with `size` to `size` + `excess` bytes, or NULL. */
@@ -179,34 +167,26 @@ static struct clb_buffer *take_kept(struct clb_pool *pool, clb_memory_kind kind,
             (best == NULL || buffer->size < (*best)->size))
             best = link;
     }
-    if (best == NULL)
-        return NULL;
-    struct clb_buffer *buffer = *best;
-    unkeep(pool, best);
-    return buffer;
+    return best != NULL ? unlink_kept(best) : NULL;
 }
 
 #define BIT(class) (1U << (class))
-#define ALL        (BIT(CLB_BUFFER_CLASSES) - 1)
+#define ALL        (BIT(LARGE + 1) - 1)
 #define SMALL      (BIT(CLB_MEMORY_DEVICE) | BIT(CLB_MEMORY_HOST))
 
-static uint64_t kept_of(const struct clb_pool *pool, unsigned classes)
+/* The bytes of the kept buffers of some classes; *oldest: the link to the one of them that has been
+ * kept longest. */
+static uint64_t kept_of(struct clb_pool *pool, unsigned classes, struct clb_buffer ***oldest)
 {
     uint64_t bytes = 0;
-    for (int i = 0; i < CLB_BUFFER_CLASSES; i++)
-        bytes += (classes & BIT(i)) != 0 ? pool->kept_bytes[i] : 0;
-    return bytes;
-}
-
-/* The link to the buffer of some classes that has been kept longest, or NULL. */
-static struct clb_buffer **oldest(struct clb_pool *pool, unsigned classes)
-{
-    struct clb_buffer **last = NULL;
     for (struct clb_buffer **link = &pool->kept; *link != NULL; link = &(*link)->link) {
-        if ((classes & BIT(class_of(*link))) != 0)
-            last = link;
+        if ((classes & BIT(class_of(*link))) == 0)
+            continue;
+        bytes += (*link)->size;
+        if (oldest != NULL)
+            *oldest = link;
     }
-    return last;
+    return bytes;
 }
 
 /* Move kept buffers of some classes to `list` until at most `bytes` of them are kept. Oldest first,
@@ -215,9 +195,8 @@ static struct clb_buffer **oldest(struct clb_pool *pool, unsigned classes)
 static void evict(struct clb_pool *pool, unsigned classes, uint64_t bytes, struct clb_buffer **list)
 {
     struct clb_buffer **link;
-    while (kept_of(pool, classes) > bytes && (link = oldest(pool, classes)) != NULL) {
-        struct clb_buffer *buffer = *link;
-        unkeep(pool, link);
+    while (kept_of(pool, classes, &link) > bytes) {
+        struct clb_buffer *buffer = unlink_kept(link);
         buffer->link = *list;
         *list = buffer;
     }
@@ -288,7 +267,7 @@ void clb_pool_make_room(struct clb_runtime *runtime, uint64_t bytes)
     if (!runtime->device.unified)
         return;
     pthread_mutex_lock(&pool->lock);
-    uint64_t used = pool->taken_bytes - kept_of(pool, ALL) + bytes;
+    uint64_t used = pool->taken_bytes - kept_of(pool, ALL, NULL) + bytes;
     evict(pool, SMALL, used < KEEP_HOST ? KEEP_HOST - used : 0, &evicted);
     pthread_mutex_unlock(&pool->lock);
     destroy_list(runtime, evicted);
@@ -312,8 +291,7 @@ clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, siz
     buffer->kind = kind;
     clb_status status = memory_reserve(runtime, size);
     if (status == CLB_OK) {
-        status = runtime->device.unified ? create_shared(runtime, buffer)
-                                         : create_device(runtime, buffer);
+        status = create(runtime, buffer);
         if (status != CLB_OK)
             unreserve(&runtime->pool, size);
     }
@@ -337,7 +315,6 @@ void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer)
     pthread_mutex_lock(&pool->lock);
     buffer->link = pool->kept;
     pool->kept = buffer;
-    pool->kept_bytes[class_of(buffer)] += buffer->size;
     if (buffer->large)
         evict(pool, BIT(LARGE), KEEP_LARGE, &evicted);
     else if (unified)
@@ -359,7 +336,7 @@ uint64_t clb_memory_available(struct clb_runtime *runtime)
 {
     struct clb_pool *pool = &runtime->pool;
     pthread_mutex_lock(&pool->lock);
-    uint64_t used = pool->taken_bytes - kept_of(pool, ALL);
+    uint64_t used = pool->taken_bytes - kept_of(pool, ALL, NULL);
     pthread_mutex_unlock(&pool->lock);
     return used < runtime->memory_limit ? runtime->memory_limit - used : 0;
 }

@@ -8,10 +8,11 @@
 #include "store.h"
 #include "host/process.h"
 
-#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
+#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,24 +113,24 @@ static bool is_whole_bitcode(int fd, off_t size)
 /* What is known of a program's files. Whoever has just checked kernels stores the checksums of the
  * files that PoCL keeps of them: it had found the files good when it started. */
 struct program_files {
+    char name[NAME_MAX + 8]; /* LETTERS/NAME, its folder below the cache's */
     struct clb_record known; /* its text is a line "PLACE CHECKSUM" for each file */
-    struct clb_text *now;    /* what is to be stored; NULL: look for damage */
-    char place[1024];        /* of a file below the program's folder */
+    struct clb_text now;     /* what is to be stored */
+    size_t length;           /* of the path of its folder */
+    bool damaged;
 };
 
-static struct clb_key files_key(const char *letters, const char *program)
+static struct clb_key files_key(const struct program_files *files)
 {
-    static char name[2 * NAME_MAX + 2]; /* one thread at a time starts drivers and checks */
-    snprintf(name, sizeof name, "%s/%s", letters, program);
-    return (struct clb_key){CLB_RECORD_POCL, "files", name};
+    return (struct clb_key){CLB_RECORD_POCL, "files", files->name};
 }
 
-/* The line's checksum; 0: there is none. */
-static uint64_t find_sum(const struct program_files *files)
+/* The checksum of the file at this place in the program's folder; 0: there is none. */
+static uint64_t find_sum(const struct program_files *files, const char *place)
 {
-    const size_t length = strlen(files->place);
+    const size_t length = strlen(place);
     for (const char *line = files->known.text; line != NULL && *line != '\0';) {
-        if (strncmp(line, files->place, length) == 0 && line[length] == ' ')
+        if (strncmp(line, place, length) == 0 && line[length] == ' ')
             return strtoull(line + length + 1, NULL, 16);
         line = strchr(line, '\n');
         line += line != NULL;
@@ -148,24 +149,23 @@ static uint64_t sum_of(int fd, const struct stat *info)
     return sum;
 }
 
-/* Looks only at names that PoCL reads. */
-static bool is_damaged(int folder, const char *name, const struct program_files *files)
+/* Looks only at names that PoCL reads. To store: add the file's checksum. */
+static bool is_damaged(const char *path, const char *place, bool store, struct program_files *files)
 {
     struct stat info;
-    const char *ending = strrchr(name, '.');
-    bool object = ending != NULL && strcmp(ending, ".so") == 0;
-    bool bitcode = ending != NULL && strcmp(ending, ".bc") == 0;
-    if (!object && !bitcode)
+    const char *ending = strrchr(place, '.');
+    const bool object = ending != NULL && strcmp(ending, ".so") == 0;
+    if (!object && (ending == NULL || strcmp(ending, ".bc") != 0))
         return false;
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno != ENOENT;
-    const uint64_t known = find_sum(files);
+    const uint64_t known = find_sum(files, place);
     bool whole = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && clb_file_is_private(&info) &&
                  (object ? is_whole_object(fd, info.st_size) : is_whole_bitcode(fd, info.st_size));
-    if (whole && files->now != NULL) {
+    if (whole && store) {
         const bool newer = info.st_mtim.tv_sec + 2 > files->known.time / 1000000000;
-        clb_text_addf(files->now, "%s %016llx\n", files->place,
+        clb_text_addf(&files->now, "%s %016llx\n", place,
                       (unsigned long long)(known == 0 || newer ? sum_of(fd, &info) : known));
     } else if (whole && known != 0) {
         whole = sum_of(fd, &info) == known;
@@ -174,145 +174,90 @@ static bool is_damaged(int folder, const char *name, const struct program_files 
     return !whole;
 }
 
-static DIR *open_folder(int parent, const char *name)
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
 {
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-    if (folder == NULL && fd >= 0)
-        close(fd);
-    return folder;
-}
-
-static bool pocl_is_folder(const struct dirent *entry)
-{
-    return entry->d_type == DT_DIR && entry->d_name[0] != '.';
-}
-
-/* Levels of folders below the cache: two letters, a program, a kernel, its work-group size. */
-#define DEEPEST 4
-
-/* Whoever may write to a folder may have this program run his code. */
-static bool is_open_to_others(DIR *folder)
-{
-    struct stat info;
-    return fstat(dirfd(folder), &info) != 0 || !clb_file_is_private(&info);
-}
-
-/* Look at the files of a program, or add their checksums. */
-static bool has_damage(int parent, const char *name, int depth, struct program_files *files)
-{
-    const size_t length = strlen(files->place);
-    DIR *folder = open_folder(parent, name);
-    bool damaged = folder == NULL ? errno != ENOENT : is_open_to_others(folder);
-    for (struct dirent *entry; folder != NULL && !damaged && (entry = readdir(folder)) != NULL;) {
-        snprintf(files->place + length, sizeof files->place - length, "/%s", entry->d_name);
-        if (!pocl_is_folder(entry))
-            damaged = is_damaged(dirfd(folder), entry->d_name, files);
-        else if (depth < DEEPEST)
-            damaged = has_damage(dirfd(folder), entry->d_name, depth + 1, files);
-    }
-    files->place[length] = '\0';
-    if (folder != NULL)
-        closedir(folder);
-    return damaged;
-}
-
-/* True when it is good. */
-static bool check_program(int parent, const char *letters, const char *name)
-{
-    struct program_files files = {0};
-    clb_record_load(files_key(letters, name), &files.known);
-    const bool damaged = has_damage(parent, name, 2, &files);
-    clb_record_free(&files.known);
-    if (damaged)
-        clb_record_remove(files_key(letters, name));
-    return !damaged;
-}
-
-static void store_sums(int parent, const char *letters, const char *name)
-{
-    struct clb_text now = {0};
-    struct program_files files = {.now = &now};
-    clb_record_load(files_key(letters, name), &files.known);
-    if (!has_damage(parent, name, 2, &files) && !now.failed && now.length > 0 &&
-        (files.known.text == NULL || strcmp(files.known.text, now.data) != 0))
-        clb_record_note(files_key(letters, name), CLB_PASSED, now.data);
-    clb_record_free(&files.known);
-    clb_text_free(&now);
-}
-
-static bool remove_folder(int parent, const char *name, int depth)
-{
-    DIR *folder = open_folder(parent, name);
-    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        if (pocl_is_folder(entry) && depth < DEEPEST)
-            remove_folder(dirfd(folder), entry->d_name, depth + 1);
-        else if (!pocl_is_folder(entry))
-            unlinkat(dirfd(folder), entry->d_name, 0); /* fails for . and .. */
-    }
-    if (folder != NULL)
-        closedir(folder);
-    return unlinkat(parent, name, AT_REMOVEDIR) == 0;
+    (void)info;
+    (void)type;
+    (void)at;
+    return remove(path);
 }
 
 /* When a program was last removed. */
 static const struct clb_key damage_key = {CLB_RECORD_POCL, "damage", NULL};
 
-/* PoCL compiles again, when it is needed, what was removed. */
-static bool throw_away(int parent, const char *name, int depth)
+/* PoCL compiles again, when it is needed, what was removed. False: it can't be. */
+static bool throw_away(const char *path)
 {
+    const char *name = strrchr(path, '/') + 1;
     clb_log(CLB_LOG_WARN, "%s in PoCL's cache is damaged, it is removed and made again", name);
     clb_record_note(damage_key, CLB_FAILED, name);
-    return remove_folder(parent, name, depth);
+    return nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) == 0;
 }
 
-/* Look at the programs whose names begin with these letters, or store what they are like. */
-static bool clean_letters(int cache, const char *letters, bool store)
+/* All of a program has been seen. False: it is damaged, and can't be removed. */
+static bool end_program(const char *path, bool store, struct program_files *files)
 {
     bool clean = true;
-    DIR *programs = open_folder(cache, letters);
-    if (programs == NULL)
-        return errno == ENOENT;
-    if (is_open_to_others(programs)) {
-        closedir(programs);
-        return store || throw_away(cache, letters, 1);
+    if (store && !files->damaged && !files->now.failed && files->now.length > 0 &&
+        (files->known.text == NULL || strcmp(files->known.text, files->now.data) != 0))
+        clb_record_note(files_key(files), CLB_PASSED, files->now.data);
+    if (!store && files->damaged) {
+        clb_record_remove(files_key(files));
+        clean = throw_away(path);
     }
-    for (struct dirent *program; (program = readdir(programs)) != NULL;) {
-        if (!pocl_is_folder(program))
-            continue;
-        if (store)
-            store_sums(dirfd(programs), letters, program->d_name);
-        else if (!check_program(dirfd(programs), letters, program->d_name))
-            clean = throw_away(dirfd(programs), program->d_name, 2) && clean;
-    }
-    closedir(programs);
+    clb_record_free(&files->known);
+    clb_text_free(&files->now);
     return clean;
 }
 
-/* PoCL leaves an empty one in each process. */
-static void remove_old_temporary(int cache, const char *name)
+/* Levels below the cache's folder: two letters, a program, its files and the folders of kernels. */
+enum { CACHE, LETTERS, PROGRAM };
+
+/* One file or folder of the cache. Whoever may write to a folder may have this program run his
+ * code. PoCL leaves an empty temporary file in each process. */
+static bool visit(FTS *tree, FTSENT *entry, bool store, struct program_files *files)
 {
-    struct stat info;
-    if (strncmp(name, "tempfile_", 9) == 0 &&
-        fstatat(cache, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
-        time(NULL) - info.st_mtime > DAY)
-        unlinkat(cache, name, 0);
+    const bool begins = entry->fts_info == FTS_D, unread = entry->fts_info == FTS_DNR;
+    const bool open = begins && !clb_file_is_private(entry->fts_statp);
+    const char *name = entry->fts_name;
+    if (entry->fts_level == LETTERS && begins && (name[0] == '.' || open)) {
+        fts_set(tree, entry, FTS_SKIP);
+        return name[0] == '.' || store || throw_away(entry->fts_path);
+    }
+    if (entry->fts_level == LETTERS && unread)
+        return false;
+    if (entry->fts_level == LETTERS && entry->fts_info == FTS_F && !store &&
+        strncmp(name, "tempfile_", 9) == 0 && time(NULL) - entry->fts_statp->st_mtime > DAY)
+        unlink(entry->fts_accpath);
+    if (entry->fts_level < PROGRAM)
+        return true;
+    if (entry->fts_level == PROGRAM && begins) {
+        *files = (struct program_files){.length = entry->fts_pathlen, .damaged = open};
+        snprintf(files->name, sizeof files->name, "%s/%s", entry->fts_parent->fts_name, name);
+        clb_record_load(files_key(files), &files->known);
+    } else if (entry->fts_level == PROGRAM && (unread || entry->fts_info == FTS_DP)) {
+        files->damaged = files->damaged || unread;
+        return end_program(entry->fts_path, store, files);
+    } else if (entry->fts_level > PROGRAM && entry->fts_info != FTS_DP) {
+        const char *place = entry->fts_path + files->length;
+        files->damaged = files->damaged || open || unread ||
+                         (!begins && is_damaged(entry->fts_accpath, place, store, files));
+    }
+    return true;
 }
 
 /* Remove each program that has a damaged file, or that others may have put there; false where that
  * can't be done. Or store what the programs are like. */
 static bool visit_cache(const char *path, bool store)
 {
+    struct program_files files;
     bool clean = true;
-    DIR *cache = open_folder(AT_FDCWD, path);
-    for (struct dirent *entry; cache != NULL && (entry = readdir(cache)) != NULL;) {
-        if (pocl_is_folder(entry))
-            clean = clean_letters(dirfd(cache), entry->d_name, store) && clean;
-        else if (!store)
-            remove_old_temporary(dirfd(cache), entry->d_name);
-    }
-    if (cache != NULL)
-        closedir(cache);
+    FTS *tree =
+        fts_open((char *[]){(char *)(uintptr_t)path, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    for (FTSENT *entry; tree != NULL && (entry = fts_read(tree)) != NULL;)
+        clean = visit(tree, entry, store, &files) && clean;
+    if (tree != NULL)
+        fts_close(tree);
     return clean;
 }
 

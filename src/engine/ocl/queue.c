@@ -38,36 +38,6 @@
  * the thread that enqueues another until one has ended, on a hung device for ever. */
 #define LAUNCHES_AHEAD 240
 
-clb_status clb_queue_open(struct clb_runtime *runtime, bool for_transfers, struct clb_queue **out)
-{
-    static atomic_long opened;
-    struct clb_queue *queue = *out = calloc(1, sizeof *queue);
-    if (queue == NULL)
-        return CLB_ERR_NOMEM;
-    cl_int error;
-    queue->runtime = runtime;
-    queue->handle =
-        clb_cl.CreateCommandQueue(runtime->context, runtime->device.id,
-                                  clb_trace_wanted() ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
-    queue->keeps =
-        clb_trace_wanted() || !clb_device_has(&runtime->device, CLB_QUIRK_FAILS_FOR_GOOD);
-    queue->number = atomic_fetch_add(&opened, 1);
-    queue->is_for_transfers = for_transfers;
-    pthread_mutex_init(&queue->lock, NULL);
-    pthread_mutex_init(&queue->spare_lock, NULL);
-    clb_status status = clb_cl_check(error, "clCreateCommandQueue");
-    if (status != CLB_OK) {
-        free(queue);
-        *out = NULL;
-    }
-    return status;
-}
-
-cl_command_queue clb_queue_handle(const struct clb_queue *queue)
-{
-    return queue->handle;
-}
-
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static bool is_abandoned(const struct clb_runtime *runtime)
@@ -94,28 +64,10 @@ void clb_event_retain(clb_event event)
     atomic_fetch_add(&event->references, 1);
 }
 
-static bool read_time(cl_event handle, cl_profiling_info what, double *seconds)
-{
-    cl_ulong ns = 0;
-    const cl_int status = clb_cl.GetEventProfilingInfo(handle, what, sizeof ns, &ns, NULL);
-    *seconds = 1e-9 * (double)ns;
-    return status == CL_SUCCESS;
-}
-
-static CLB_COLD void trace_command(const struct clb_event *event)
-{
-    double queued, begin, end;
-    if (event->name == NULL || !read_time(event->handle, CL_PROFILING_COMMAND_QUEUED, &queued) ||
-        !read_time(event->handle, CL_PROFILING_COMMAND_START, &begin) ||
-        !read_time(event->handle, CL_PROFILING_COMMAND_END, &end))
-        return;
-    clb_trace_command(event->queue->number, event->name, begin, end, event->enqueued - queued);
-}
-
 void clb_event_release_handle(clb_event event)
 {
     if (clb_trace_wanted())
-        trace_command(event);
+        clb_event_trace(event);
     clb_cl.ReleaseEvent(event->handle);
     event->handle = NULL;
 }
@@ -168,28 +120,6 @@ bool clb_event_is_pending(clb_event event)
 }
 
 /* ---- counted launches ------------------------------------------------------------------------ */
-
-/* Called at a queue's first launch. Without memory for the numbers launches are not counted. */
-static void count_launches(struct clb_queue *queue)
-{
-    struct clb_runtime *runtime = queue->runtime;
-    struct clb_buffer *report, *chain;
-    const size_t size = sizeof(cl_uint);
-    queue->asked = true;
-    if (clb_buffer_get(runtime, CLB_MEMORY_HOST, size, &report) != CLB_OK)
-        return;
-    memset(report->host, 0, size);
-    chain = report;
-    if (!runtime->device.unified &&
-        (clb_buffer_get(runtime, CLB_MEMORY_DEVICE, size, &chain) != CLB_OK ||
-         clb_queue_write_now(queue, chain->mem, 0, size, report->host) != CLB_OK)) {
-        clb_buffer_put(runtime, chain);
-        clb_buffer_put(runtime, report);
-        return;
-    }
-    queue->chain = chain;
-    queue->report = report;
-}
 
 /* Nothing is concluded before the CPU has seen, when a queue was finished, what kernels store. */
 bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launch)
@@ -429,8 +359,7 @@ void clb_queue_carry_out(const struct clb_command *command, clb_event event)
         clb_event_end(event, status);
 }
 
-/* Give a command to its queue: the one way for all commands. `finishes`: see clb_event. */
-static clb_status give(struct clb_command command, bool finishes, clb_event *out)
+clb_status clb_queue_give(struct clb_command command, bool finishes, clb_event *out)
 {
     struct clb_queue *queue = command.queue;
     clb_status status = (clb_status)atomic_load(&queue->error);
@@ -602,7 +531,8 @@ bool clb_queue_finish_begin(struct clb_queue *queue, clb_event *last)
         return false;
     queue->unended = true;
     if (!queue->runtime->device.unified &&
-        give((struct clb_command){.verb = CLB_BARRIER, .queue = queue}, true, last) == CLB_OK)
+        clb_queue_give((struct clb_command){.verb = CLB_BARRIER, .queue = queue}, true, last) ==
+            CLB_OK)
         (void)!clb_queue_flush(queue);
     return true;
 }
@@ -633,20 +563,7 @@ clb_status clb_queue_confirm(struct clb_queue *queue)
     return queue->keeps ? clb_queue_finish(queue) : CLB_OK;
 }
 
-/* Wait for a command and release its event. When this returns, the command no longer uses the host
- * memory, unless clFinish has failed. */
-static clb_status wait_for(struct clb_queue *queue, clb_event event)
-{
-    clb_status status = clb_event_wait(event);
-    clb_event_release(event);
-    if (status != CLB_OK) {
-        (void)!clb_queue_finish(queue);
-        return status;
-    }
-    return clb_queue_check(queue);
-}
-
-/* ---- the commands' functions ----------------------------------------------------------------- */
+/* ---- launches ----------------------------------------------------------------- */
 
 /* Whether this launch is one that later ones wait for: see LAUNCHES_AHEAD. */
 static clb_status limit_launches(struct clb_queue *queue, bool *marks)
@@ -678,10 +595,10 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
                                         .wait_list = wait_list};
     bool marks;
     if (!queue->asked)
-        count_launches(queue);
+        clb_queue_count_launches(queue);
     clb_status status = limit_launches(queue, &marks);
     if (status == CLB_OK)
-        status = give(command, false, marks && event == NULL ? &queue->mark : event);
+        status = clb_queue_give(command, false, marks && event == NULL ? &queue->mark : event);
     if (status == CLB_OK && marks && event != NULL) {
         clb_event_retain(*event);
         queue->mark = *event;
@@ -689,134 +606,6 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
     if (status == CLB_OK && queue->report != NULL)
         atomic_fetch_add_explicit(&queue->given, 1, memory_order_relaxed);
     return status;
-}
-
-static clb_status transfer(struct clb_queue *queue, enum clb_verb verb, cl_mem mem, size_t offset,
-                           size_t size, const struct clb_box *box, void *host, cl_uint waits,
-                           const clb_event *wait_list, clb_event *event)
-{
-    static const char *const names[] = {
-        [CLB_WRITE] = "upload",      [CLB_WRITE_COPY] = "upload",  [CLB_READ] = "download",
-        [CLB_WRITE_RECT] = "upload", [CLB_READ_RECT] = "download", [CLB_UNMAP] = NULL};
-    const struct clb_command command = {.verb = verb,
-                                        .queue = queue,
-                                        .name = names[verb],
-                                        .mem = mem,
-                                        .offset = offset,
-                                        .size = size,
-                                        .box = box,
-                                        .host = host,
-                                        .waits = waits,
-                                        .wait_list = wait_list};
-    return give(command, false, event);
-}
-
-clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
-                           const void *host, cl_uint waits, const clb_event *wait_list,
-                           clb_event *event)
-{
-    return transfer(queue, CLB_WRITE, mem, offset, size, NULL, (void *)(uintptr_t)host, waits,
-                    wait_list, event);
-}
-
-clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
-                          void *host, cl_uint waits, const clb_event *wait_list, clb_event *event)
-{
-    return transfer(queue, CLB_READ, mem, offset, size, NULL, host, waits, wait_list, event);
-}
-
-clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                                const void *host, cl_uint waits, const clb_event *wait_list,
-                                clb_event *event)
-{
-    return transfer(queue, CLB_WRITE_RECT, mem, 0, 0, box, (void *)(uintptr_t)host, waits,
-                    wait_list, event);
-}
-
-clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                               void *host, cl_uint waits, const clb_event *wait_list,
-                               clb_event *event)
-{
-    return transfer(queue, CLB_READ_RECT, mem, 0, 0, box, host, waits, wait_list, event);
-}
-
-/* A transfer that is waited for. An abandoned device may still carry it out, so there the memory is
- * a copy of the caller's, and is kept then. */
-static clb_status transfer_now(struct clb_queue *queue, enum clb_verb verb, cl_mem mem,
-                               size_t offset, size_t size, void *host)
-{
-    const bool copies = !queue->runtime->device.unified;
-    void *memory = copies ? malloc(clb_max(size, 1)) : host;
-    clb_event moved = NULL;
-    if (memory == NULL)
-        return CLB_ERR_NOMEM;
-    if (copies && verb == CLB_WRITE)
-        memcpy(memory, host, size);
-    clb_status status = transfer(queue, verb, mem, offset, size, NULL, memory, 0, NULL, &moved);
-    if (status == CLB_OK)
-        status = wait_for(queue, moved);
-    else
-        (void)!clb_queue_finish(queue);
-    if (copies && verb == CLB_READ && status == CLB_OK)
-        memcpy(host, memory, size);
-    if (copies && !queue->unended)
-        free(memory);
-    return status;
-}
-
-/* The most bytes that a request of the enqueuing thread has a copy of. */
-#define MOST_COPIED ((size_t)4096)
-
-/* With a copy, this need not wait for the commands ahead. */
-clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
-                               const void *host)
-{
-    void *memory = (void *)(uintptr_t)host;
-    return clb_enqueuer_exists() && size <= MOST_COPIED
-               ? transfer(queue, CLB_WRITE_COPY, mem, offset, size, NULL, memory, 0, NULL, NULL)
-               : transfer_now(queue, CLB_WRITE, mem, offset, size, memory);
-}
-
-clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
-                              void *host)
-{
-    return transfer_now(queue, CLB_READ, mem, offset, size, host);
-}
-
-clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const clb_event *wait_list,
-                             clb_event *event)
-{
-    return transfer(queue, CLB_BARRIER, NULL, 0, 0, NULL, NULL, waits, wait_list, event);
-}
-
-clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped)
-{
-    return transfer(queue, CLB_UNMAP, mem, 0, 0, NULL, mapped, 0, NULL, NULL);
-}
-
-/* What an enqueuing thread maps is known when it has enqueued the command. */
-clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
-                         size_t size, void **mapped, clb_event *event)
-{
-    const struct clb_command command = {.verb = CLB_MAP,
-                                        .queue = queue,
-                                        .mem = mem,
-                                        .flags = flags,
-                                        .offset = offset,
-                                        .size = size};
-    clb_event now = NULL;
-    *mapped = NULL;
-    clb_status status = give(command, false, &now);
-    if (status == CLB_OK && clb_enqueuer_exists())
-        status = clb_event_wait(now);
-    if (status == CLB_OK)
-        *mapped = now->mapped;
-    if (status == CLB_OK && event != NULL) {
-        *event = now;
-        return CLB_OK;
-    }
-    clb_status waited = now != NULL ? wait_for(queue, now) : CLB_OK;
-    return status != CLB_OK ? status : waited;
 }
 
 bool clb_queue_shows_memory(const struct clb_queue *queue)

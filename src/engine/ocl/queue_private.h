@@ -142,8 +142,18 @@ void clb_enqueuer_leave(struct clb_request *request);
 /* Wait until the thread has nothing to do, but no longer than this: the process ends. */
 void clb_enqueuer_await_idle(double seconds);
 
-/* ---- queue.c, for the thread ----------------------------------------------------------------- */
+/* ---- queue_open.c ---------------------------------------------------------------------------- */
 
+/* Called at a queue's first launch. Without memory for the numbers launches are not counted. */
+void clb_queue_count_launches(struct clb_queue *queue);
+/* Add the times of a command that has ended to the trace. */
+CLB_COLD void clb_event_trace(const struct clb_event *event);
+
+/* ---- queue.c, for transfers.c and the thread ------------------------------------------------- */
+
+/* Give a command to its queue: the one way for all commands. `finishes`: see clb_event. */
+clb_status clb_queue_give(struct clb_command command, bool finishes,
+                          clb_event *event) CLB_MUST_CHECK;
 /* Carry out a command that was left. What fails, fails its queue and ends `event`. */
 void clb_queue_carry_out(const struct clb_command *command, clb_event event);
 void clb_event_retain(clb_event event);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 /* ---- devices: listed, described, chosen ------------------------------------------------------ */
@@ -24,19 +25,13 @@
 #define MAX_PLATFORMS  16
 #define MAX_DIMENSIONS 8
 
-static void device_text(cl_device_id id, cl_device_info what, char *text, size_t size)
-{
-    if (clb_cl.GetDeviceInfo(id, what, size - 1, text, NULL) != CL_SUCCESS)
-        text[0] = '\0';
-    text[size - 1] = '\0';
-}
-
-static void platform_text(cl_platform_id id, cl_platform_info what, char *text, size_t size)
-{
-    if (clb_cl.GetPlatformInfo(id, what, size - 1, text, NULL) != CL_SUCCESS)
-        text[0] = '\0';
-    text[size - 1] = '\0';
-}
+/* The answer of a driver as text, empty where there is none. */
+#define ASK_TEXT(ask, id, what, text)                                                              \
+    do {                                                                                           \
+        if (clb_cl.ask((id), (what), sizeof(text) - 1, (text), NULL) != CL_SUCCESS)                \
+            (text)[0] = '\0';                                                                      \
+        (text)[sizeof(text) - 1] = '\0';                                                           \
+    } while (0)
 
 /* Reads a number of 4 or 8 bytes; zero when the device doesn't answer. */
 #define DEVICE_NUMBER(id, what, variable)                                                          \
@@ -44,13 +39,6 @@ static void platform_text(cl_platform_id id, cl_platform_info what, char *text, 
         if (clb_cl.GetDeviceInfo((id), (what), sizeof(variable), &(variable), NULL) != CL_SUCCESS) \
             (variable) = 0;                                                                        \
     } while (0)
-
-/* Physical memory of the host: the size that PoCL reports is wrong and changes. */
-static uint64_t host_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
-}
 
 /* The makers whose GPUs have rows in the tuning tables and no quirks. */
 static clb_vendor vendor_by_name(const struct clb_device *device)
@@ -69,38 +57,28 @@ enum { MOST_UNITS = 1 << 16, MOST_VECTOR_BYTES = 1 << 10 };
 #define MOST_GROUP ((size_t)1 << 16)
 #define MOST_BYTES ((uint64_t)1 << 50)
 
-static void limit_numbers(struct clb_device *device)
-{
-    device->units = (cl_uint)clb_min(clb_max(device->units, 1), MOST_UNITS);
-    device->max_group = clb_min(device->max_group, MOST_GROUP);
-    device->memory = clb_min(device->memory, MOST_BYTES);
-    device->max_alloc = clb_min(device->max_alloc, MOST_BYTES);
-    device->local_memory = clb_min(device->local_memory, MOST_BYTES);
-}
-
 static void device_describe(cl_platform_id platform, cl_device_id id, struct clb_device *device)
 {
     cl_bool unified = CL_FALSE;
     cl_device_fp_config fp64 = 0;
     cl_uint floats = 0;
-    cl_ulong memory = 0, max_alloc = 0, local_memory = 0;
     char version[128];
     size_t items[MAX_DIMENSIONS]; /* the query fails for a device with more dimensions */
     *device = (struct clb_device){.platform = platform, .id = id};
-    device_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
-    device_text(id, CL_DEVICE_VENDOR, device->vendor_name, sizeof device->vendor_name);
-    device_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
-    platform_text(platform, CL_PLATFORM_NAME, device->platform_name, sizeof device->platform_name);
-    platform_text(platform, CL_PLATFORM_VERSION, version, sizeof version);
+    ASK_TEXT(GetDeviceInfo, id, CL_DEVICE_NAME, device->name);
+    ASK_TEXT(GetDeviceInfo, id, CL_DEVICE_VENDOR, device->vendor_name);
+    ASK_TEXT(GetDeviceInfo, id, CL_DRIVER_VERSION, device->driver);
+    ASK_TEXT(GetPlatformInfo, platform, CL_PLATFORM_NAME, device->platform_name);
+    ASK_TEXT(GetPlatformInfo, platform, CL_PLATFORM_VERSION, version);
     snprintf(device->identity, sizeof device->identity, "%s\n%s\n%s\n%s\n%s", device->platform_name,
              version, device->vendor_name, device->name, device->driver);
     DEVICE_NUMBER(id, CL_DEVICE_TYPE, device->type);
     DEVICE_NUMBER(id, CL_DEVICE_DOUBLE_FP_CONFIG, fp64);
     DEVICE_NUMBER(id, CL_DEVICE_HOST_UNIFIED_MEMORY, unified);
     DEVICE_NUMBER(id, CL_DEVICE_MAX_COMPUTE_UNITS, device->units);
-    DEVICE_NUMBER(id, CL_DEVICE_GLOBAL_MEM_SIZE, memory);
-    DEVICE_NUMBER(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, max_alloc);
-    DEVICE_NUMBER(id, CL_DEVICE_LOCAL_MEM_SIZE, local_memory);
+    DEVICE_NUMBER(id, CL_DEVICE_GLOBAL_MEM_SIZE, device->memory);
+    DEVICE_NUMBER(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, device->max_alloc);
+    DEVICE_NUMBER(id, CL_DEVICE_LOCAL_MEM_SIZE, device->local_memory);
     DEVICE_NUMBER(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, device->max_group);
     DEVICE_NUMBER(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, floats);
     if (clb_cl.GetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL) ==
@@ -109,10 +87,13 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     device->vector_bytes = (cl_uint)clb_min((size_t)floats * 4, MOST_VECTOR_BYTES);
     device->fp64 = fp64 != 0;
     device->unified = unified || (device->type & CL_DEVICE_TYPE_CPU) != 0;
-    device->memory = device->unified ? host_memory() : memory;
-    device->max_alloc = max_alloc;
-    device->local_memory = local_memory;
-    limit_numbers(device);
+    if (device->unified) /* the size that PoCL reports is wrong and changes */
+        device->memory = (uint64_t)get_phys_pages() * (uint64_t)getpagesize();
+    device->units = (cl_uint)clb_min(clb_max(device->units, 1), MOST_UNITS);
+    device->max_group = clb_min(device->max_group, MOST_GROUP);
+    device->memory = clb_min(device->memory, MOST_BYTES);
+    device->max_alloc = clb_min(device->max_alloc, MOST_BYTES);
+    device->local_memory = clb_min(device->local_memory, MOST_BYTES);
     device->vendor = vendor_by_name(device);
     clb_nvidia_describe(device);
     clb_pocl_describe(device);
@@ -133,20 +114,58 @@ static void mark_device(const struct clb_device *device, const char *reason)
         clb_mark_set(device->identity, reason);
 }
 
-/* NULL, or why a process has marked the device. The text belongs to the list that has this index
- * next: devices are listed by one thread at a time. */
-static const char *find_mark(const struct clb_device *device, size_t index)
+/* ---- the list -------------------------------------------------------------------------------- */
+
+/* Why a device can't be used; nothing where it can. */
+static void find_defect(struct clb_listed_device *entry)
 {
-    static char reasons[CLB_MAX_DEVICES][128];
+    const cl_device_id id = entry->device.id;
+    cl_bool available = CL_FALSE, compiler = CL_FALSE;
     struct clb_record mark;
-    if (!can_be_marked() || index >= CLB_MAX_DEVICES || !clb_mark_find(device->identity, &mark))
-        return NULL;
-    snprintf(reasons[index], sizeof reasons[index], "%s", mark.text);
-    clb_record_free(&mark);
-    return reasons[index];
+    DEVICE_NUMBER(id, CL_DEVICE_AVAILABLE, available);
+    DEVICE_NUMBER(id, CL_DEVICE_COMPILER_AVAILABLE, compiler);
+    if (!available || !compiler) {
+        strcpy(entry->defect, available ? "it has no compiler" : "it is not available");
+    } else if (can_be_marked() && clb_mark_find(entry->device.identity, &mark)) {
+        snprintf(entry->defect, sizeof entry->defect, "%s", mark.text);
+        clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", entry->device.name, mark.text);
+        clb_record_free(&mark);
+    }
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* Add the devices of a platform to the list. */
+static size_t list_platform(cl_platform_id platform, unsigned p, struct clb_listed_device *list,
+                            size_t capacity)
+{
+    cl_device_id ids[CLB_MAX_DEVICES] = {0};
+    cl_uint found = 0;
+    size_t count = 0;
+    char name[128];
+    ASK_TEXT(GetPlatformInfo, platform, CL_PLATFORM_NAME, name);
+    const char *reason = clb_pocl_refusal(name);
+    if (reason != NULL) {
+        clb_log(CLB_LOG_WARN, "PoCL is not used: %s", reason);
+        if (capacity == 0)
+            return 0;
+        *list = (struct clb_listed_device){.platform = p};
+        memcpy(list->device.platform_name, name, sizeof name);
+        snprintf(list->defect, sizeof list->defect, "%s", reason);
+        return 1;
+    }
+    if (clb_cl.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, CLB_MAX_DEVICES, ids, &found) !=
+        CL_SUCCESS)
+        return 0;
+    for (; count < clb_min(clb_min(found, CLB_MAX_DEVICES), capacity) && ids[count] != NULL;
+         count++) {
+        struct clb_listed_device *entry = &list[count];
+        *entry = (struct clb_listed_device){.platform = p, .index = (unsigned)count};
+        device_describe(platform, ids[count], &entry->device);
+        find_defect(entry);
+        clb_log(CLB_LOG_INFO, "device %u:%zu: %s (%s, %s)", p, count, entry->device.name,
+                entry->device.platform_name, entry->device.driver);
+    }
+    return count;
+}
 
 size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
 {
@@ -156,44 +175,8 @@ size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
     size_t count = 0;
     if (clb_cl.GetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count) != CL_SUCCESS)
         return 0;
-    for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS && platforms[p] != NULL; p++) {
-        cl_device_id ids[CLB_MAX_DEVICES] = {0};
-        cl_uint found = 0;
-        char name[128];
-        platform_text(platforms[p], CL_PLATFORM_NAME, name, sizeof name);
-        const char *reason = clb_pocl_refusal(name);
-        if (reason != NULL && count < capacity) {
-            clb_log(CLB_LOG_WARN, "PoCL is not used: %s", reason);
-            list[count] = (struct clb_listed_device){.defect = reason, .platform = p};
-            memcpy(list[count++].device.platform_name, name, sizeof name);
-        }
-        if (reason != NULL)
-            continue;
-        if (clb_cl.GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, CLB_MAX_DEVICES, ids, &found) !=
-            CL_SUCCESS)
-            continue;
-        for (cl_uint d = 0; d < found && d < CLB_MAX_DEVICES && ids[d] != NULL && count < capacity;
-             d++) {
-            cl_bool available = CL_FALSE, compiler = CL_FALSE;
-            DEVICE_NUMBER(ids[d], CL_DEVICE_AVAILABLE, available);
-            DEVICE_NUMBER(ids[d], CL_DEVICE_COMPILER_AVAILABLE, compiler);
-            list[count] = (struct clb_listed_device){.platform = p,
-                                                     .index = d,
-                                                     .defect = !available  ? "it is not available"
-                                                               : !compiler ? "it has no compiler"
-                                                                           : NULL};
-            device_describe(platforms[p], ids[d], &list[count].device);
-            if (list[count].defect == NULL &&
-                (reason = find_mark(&list[count].device, count)) != NULL) {
-                clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", list[count].device.name,
-                        reason);
-                list[count].defect = reason;
-            }
-            clb_log(CLB_LOG_INFO, "device %u:%u: %s (%s, %s)", p, d, list[count].device.name,
-                    list[count].device.platform_name, list[count].device.driver);
-            count++;
-        }
-    }
+    for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS && platforms[p] != NULL; p++)
+        count += list_platform(platforms[p], p, list + count, capacity - count);
     return count;
 }
 
@@ -219,20 +202,6 @@ double clb_device_rank(const struct clb_device *device)
  * any device has the word decides. */
 enum name { NAME_DEVICE, NAME_PLATFORM, NAME_VENDOR, NAMES };
 
-static bool has_name(const struct clb_device *device, enum name name, const char *word)
-{
-    char vendor[128];
-    switch (name) {
-    case NAME_DEVICE:
-        return strcasestr(device->name, word) != NULL;
-    case NAME_PLATFORM:
-        return strcasestr(device->platform_name, word) != NULL;
-    default:
-        platform_text(device->platform, CL_PLATFORM_VENDOR, vendor, sizeof vendor);
-        return strcasestr(device->vendor_name, word) != NULL || strcasestr(vendor, word) != NULL;
-    }
-}
-
 /* True when an item of CLBLAS_SHIM_DEVICE names this device. */
 static bool matches(const char *item, size_t length, enum name name,
                     const struct clb_listed_device *entry)
@@ -250,7 +219,12 @@ static bool matches(const char *item, size_t length, enum name name,
         return (entry->device.type & CL_DEVICE_TYPE_GPU) != 0;
     if (strcasecmp(word, "cpu") == 0)
         return (entry->device.type & CL_DEVICE_TYPE_CPU) != 0;
-    return has_name(&entry->device, name, word);
+    char vendor[128] = "";
+    if (name == NAME_VENDOR)
+        ASK_TEXT(GetPlatformInfo, entry->device.platform, CL_PLATFORM_VENDOR, vendor);
+    const char *names[NAMES] = {entry->device.name, entry->device.platform_name,
+                                entry->device.vendor_name};
+    return strcasestr(names[name], word) != NULL || strcasestr(vendor, word) != NULL;
 }
 
 /* Rates of devices of one kind that are closer than this don't decide. */
@@ -287,29 +261,32 @@ static size_t drop_slow(const struct clb_listed_device **list, size_t count)
     return left;
 }
 
-/* The best of several devices: of the best kind, and of these the fastest where rates are known,
- * then the one with most compute units, then the first. */
-static const struct clb_listed_device *choose(const struct clb_listed_device **list, size_t count)
+static const struct clb_listed_device *highest(const struct clb_listed_device **list, size_t count)
 {
-    size_t left = 0;
-    int kind = 0;
-    bool differ = false;
-    for (size_t i = 0; i < count; i++)
-        kind = kind_of(&list[i]->device) > kind ? kind_of(&list[i]->device) : kind;
-    for (size_t i = 0; i < count; i++) {
-        if (kind_of(&list[i]->device) == kind)
-            list[left++] = list[i];
-    }
-    for (size_t i = 1; i < left; i++)
-        differ = differ || strcmp(list[i]->device.identity, list[0]->device.identity) != 0;
-    if (differ && !clb_config_get()->reproducible)
-        left = drop_slow(list, left);
-    const struct clb_listed_device *best = left > 0 ? list[0] : NULL;
-    for (size_t i = 1; i < left; i++) {
+    const struct clb_listed_device *best = count > 0 ? list[0] : NULL;
+    for (size_t i = 1; i < count; i++) {
         if (clb_device_rank(&list[i]->device) > clb_device_rank(&best->device))
             best = list[i];
     }
     return best;
+}
+
+/* The best of several devices: of the best kind, and of these the fastest where rates are known,
+ * then the one with most compute units, then the first. */
+static const struct clb_listed_device *choose(const struct clb_listed_device **list, size_t count)
+{
+    const struct clb_listed_device *best = highest(list, count);
+    size_t left = 0;
+    bool differ = false;
+    for (size_t i = 0; i < count; i++) {
+        if (kind_of(&list[i]->device) != kind_of(&best->device))
+            continue;
+        differ = differ || strcmp(list[i]->device.identity, best->device.identity) != 0;
+        list[left++] = list[i];
+    }
+    if (differ && !clb_config_get()->reproducible)
+        left = drop_slow(list, left);
+    return highest(list, left);
 }
 
 static const struct clb_listed_device *best_match(const struct clb_listed_device *list,
@@ -319,22 +296,12 @@ static const struct clb_listed_device *best_match(const struct clb_listed_device
     size_t number = 0;
     for (int name = 0; name < NAMES && number == 0; name++) {
         for (size_t i = 0; i < count; i++) {
-            if (list[i].defect == NULL &&
+            if (list[i].defect[0] == '\0' &&
                 (item == NULL || matches(item, length, (enum name)name, &list[i])))
                 found[number++] = &list[i];
         }
     }
     return choose(found, number);
-}
-
-/* Of these the log tells. */
-static bool has_defects(const struct clb_listed_device *list, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (list[i].defect != NULL)
-            return true;
-    }
-    return false;
 }
 
 clb_status clb_device_select(const char *wanted, struct clb_device *device)
@@ -343,21 +310,20 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device)
     if (list == NULL)
         return CLB_ERR_NOMEM;
     size_t count = clb_device_list(list, CLB_MAX_DEVICES);
-    const struct clb_listed_device *chosen = NULL;
-    if (wanted == NULL) {
-        chosen = best_match(list, count, NULL, 0);
-    } else {
-        for (const char *item = wanted; chosen == NULL && *item != '\0';) {
-            size_t length = strcspn(item, ",");
-            chosen = best_match(list, count, item, length);
-            item += length;
-            item += *item == ',';
-        }
-        if (chosen == NULL && !has_defects(list, count))
-            clb_complain("CLBLAS_SHIM_DEVICE=%s matches none of %zu OpenCL devices, the next BLAS "
-                         "is used",
-                         wanted, count);
+    const struct clb_listed_device *chosen =
+        wanted == NULL ? best_match(list, count, NULL, 0) : NULL;
+    for (const char *item = wanted; chosen == NULL && item != NULL && *item != '\0';) {
+        size_t length = strcspn(item, ",");
+        chosen = best_match(list, count, item, length);
+        item += length + (item[length] == ',');
     }
+    bool defects = false; /* of these the log tells */
+    for (size_t i = 0; i < count; i++)
+        defects = defects || list[i].defect[0] != '\0';
+    if (chosen == NULL && wanted != NULL && !defects)
+        clb_complain("CLBLAS_SHIM_DEVICE=%s matches none of %zu OpenCL devices, the next BLAS "
+                     "is used",
+                     wanted, count);
     if (chosen != NULL)
         *device = chosen->device;
     free(list);
@@ -372,57 +338,22 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device)
 static struct clb_device expected;
 static bool is_expected;
 
-/* As text: a line for each name, and one of numbers. The names come from drivers. */
-#define NUMBERS "%llu %d %d %u %u %llu %llu %llu %zu %d %u"
-
-static void format_device(const struct clb_device *d, struct clb_text *text)
-{
-    clb_text_addf(text, "%s\n%s\n" NUMBERS "\n%s", d->vendor_name, d->driver,
-                  (unsigned long long)d->type, d->fp64, d->unified, d->units, d->vector_bytes,
-                  (unsigned long long)d->memory, (unsigned long long)d->max_alloc,
-                  (unsigned long long)d->local_memory, d->max_group, (int)d->vendor, d->quirks,
-                  d->identity);
-}
-
-static bool parse_device(const char *text, struct clb_device *d)
-{
-    unsigned long long type, memory, max_alloc, local_memory;
-    int fp64, unified, vendor, used = 0;
-    *d = (struct clb_device){0};
-    if (sscanf(text, "%127[^\n]\n%127[^\n]\n" NUMBERS "\n%n", d->vendor_name, d->driver, &type,
-               &fp64, &unified, &d->units, &d->vector_bytes, &memory, &max_alloc, &local_memory,
-               &d->max_group, &vendor, &d->quirks, &used) != 13 ||
-        used == 0)
-        return false;
-    d->type = type;
-    d->fp64 = fp64 != 0;
-    d->unified = unified != 0;
-    d->memory = memory;
-    d->max_alloc = max_alloc;
-    d->local_memory = local_memory;
-    d->vendor = (clb_vendor)vendor;
-    snprintf(d->identity, sizeof d->identity, "%s", text + used);
-    return sscanf(d->identity, "%127[^\n]\n%*[^\n]\n%*[^\n]\n%127[^\n]", d->platform_name,
-                  d->name) == 2;
-}
-
-/* The record that is kept, with its text; false without a cache. Tests' drivers come and go. */
+/* The record of the device, and the drivers that it is chosen from; false without a cache. */
 static bool load_expected(char **drivers, struct clb_record *record)
 {
-    *record = (struct clb_record){0};
-    *drivers =
-        clb_cl_loaded_hook == NULL && clb_cache_directory() != NULL ? clb_drivers_describe() : NULL;
-    if (*drivers != NULL)
-        clb_record_load((struct clb_key){CLB_RECORD_DEVICE, *drivers, NULL}, record);
-    return *drivers != NULL;
+    *drivers = can_be_marked() ? clb_drivers_describe() : NULL;
+    return *drivers != NULL &&
+           clb_record_load((struct clb_key){CLB_RECORD_DEVICE, *drivers, NULL}, record) &&
+           record->size == sizeof expected;
 }
 
 static void recall_expected(void)
 {
     char *drivers;
-    struct clb_record record;
-    load_expected(&drivers, &record);
-    is_expected = record.text != NULL && parse_device(record.text, &expected);
+    struct clb_record record = {0};
+    is_expected = load_expected(&drivers, &record);
+    if (is_expected)
+        memcpy(&expected, record.text, sizeof expected);
     clb_record_free(&record);
     free(drivers);
 }
@@ -430,14 +361,18 @@ static void recall_expected(void)
 static void remember(const struct clb_device *device)
 {
     char *drivers;
-    struct clb_record record;
-    struct clb_text text = {0};
-    format_device(device, &text);
-    if (load_expected(&drivers, &record) && !text.failed &&
-        (record.text == NULL || strcmp(record.text, text.data) != 0))
-        clb_record_note((struct clb_key){CLB_RECORD_DEVICE, drivers, NULL}, CLB_PASSED, text.data);
+    struct clb_record record = {0};
+    struct clb_device kept;
+    memcpy(&kept, device, sizeof kept);
+    kept.platform = NULL;
+    kept.id = NULL;
+    const bool known =
+        load_expected(&drivers, &record) && memcmp(record.text, &kept, sizeof kept) == 0;
+    if (drivers != NULL && !known)
+        clb_record_store(
+            (struct clb_key){CLB_RECORD_DEVICE, drivers, NULL},
+            (struct clb_record){.verdict = CLB_PASSED, .text = (char *)&kept, .size = sizeof kept});
     clb_record_free(&record);
-    clb_text_free(&text);
     free(drivers);
 }
 
@@ -456,7 +391,13 @@ const struct clb_device *clb_device_expected(void)
 /* After so many consecutive calls that failed on the device, all calls go to the next BLAS. */
 #define FAILURES_BEFORE_QUARANTINE 3
 
-struct clb_runtime clb_runtime_started;
+struct clb_runtime clb_runtime_started = {
+    .pool.lock = PTHREAD_MUTEX_INITIALIZER,
+    .sets.lock = PTHREAD_MUTEX_INITIALIZER,
+    .turns.lock = PTHREAD_MUTEX_INITIALIZER,
+    .turns.come = {[0 ... CLB_TURNS - 1] = PTHREAD_COND_INITIALIZER},
+    .programs.lock = PTHREAD_MUTEX_INITIALIZER,
+};
 _Atomic int clb_runtime_now = CLB_RUNTIME_IDLE;
 _Atomic unsigned clb_runtime_process;
 
@@ -468,14 +409,6 @@ int clb_runtime_inherit(void)
     return now;
 }
 
-static void set_memory_limit(const struct clb_memory_limit *limit)
-{
-    double bytes = limit->percent > 0
-                       ? (double)clb_runtime_started.device.memory * limit->percent / 100
-                       : (double)limit->bytes;
-    clb_runtime_started.memory_limit = (uint64_t)bytes;
-}
-
 static clb_status start(const struct clb_config *config)
 {
     if (config->device != NULL && strcmp(config->device, "none") == 0)
@@ -485,38 +418,33 @@ static clb_status start(const struct clb_config *config)
         clb_log(CLB_LOG_WARN, "no device is started in this process: %s", limit);
         return CLB_ERR_NODEVICE;
     }
+    struct clb_runtime *runtime = &clb_runtime_started;
+    const struct clb_device *device = &runtime->device;
+    const char *only = clb_helper_device();
     char driver[CLB_DRIVER_PATH];
+    cl_int error;
     clb_status status = clb_helper_meet_drivers(driver, sizeof driver);
     if (status == CLB_OK)
         status = clb_cl_load(driver[0] != '\0' ? driver : NULL);
     if (status == CLB_OK)
-        status =
-            clb_device_select(clb_helper_device() != NULL ? clb_helper_device() : config->device,
-                              &clb_runtime_started.device);
+        status = clb_device_select(only != NULL ? only : config->device, &runtime->device);
     if (status != CLB_OK)
         return status;
-    cl_int error;
-    clb_runtime_started.context = clb_cl.CreateContext(
-        (cl_context_properties[]){CL_CONTEXT_PLATFORM,
-                                  (cl_context_properties)clb_runtime_started.device.platform, 0},
-        1, &clb_runtime_started.device.id, NULL, NULL, &error);
+    runtime->context = clb_cl.CreateContext(
+        (cl_context_properties[]){CL_CONTEXT_PLATFORM, (cl_context_properties)device->platform, 0},
+        1, &device->id, NULL, NULL, &error);
     status = clb_cl_check(error, "clCreateContext");
     if (status == CLB_OK)
-        status = clb_enqueuer_start(&clb_runtime_started.device);
+        status = clb_enqueuer_start(device);
     if (status != CLB_OK)
         return status;
-    pthread_mutex_init(&clb_runtime_started.pool.lock, NULL);
-    pthread_mutex_init(&clb_runtime_started.sets.lock, NULL);
-    pthread_mutex_init(&clb_runtime_started.turns.lock, NULL);
-    for (size_t i = 0; i < CLB_COUNT_OF(clb_runtime_started.turns.come); i++)
-        pthread_cond_init(&clb_runtime_started.turns.come[i], NULL);
-    pthread_mutex_init(&clb_runtime_started.programs.lock, NULL);
-    set_memory_limit(&config->memory);
-    if (clb_helper_device() == NULL)
-        remember(&clb_runtime_started.device);
-    clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", clb_runtime_started.device.name,
-            clb_runtime_started.device.platform_name,
-            (double)clb_runtime_started.memory_limit / (1 << 30));
+    runtime->memory_limit = config->memory.percent > 0
+                                ? (uint64_t)((double)device->memory * config->memory.percent / 100)
+                                : config->memory.bytes;
+    if (only == NULL)
+        remember(device);
+    clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", device->name, device->platform_name,
+            (double)runtime->memory_limit / (1 << 30));
     return CLB_OK;
 }
 

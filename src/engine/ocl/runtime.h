@@ -13,13 +13,13 @@ struct clb_queue_set;
 struct clb_program;
 
 /* Buffers that are kept for later calls; memory.c's alone. */
-enum { CLB_BUFFER_CLASSES = 3 };
 struct clb_pool {
     pthread_mutex_t lock;
-    struct clb_buffer *kept;                 /* free buffers, most recent first */
-    uint64_t kept_bytes[CLB_BUFFER_CLASSES]; /* by class */
-    uint64_t taken_bytes;                    /* all buffers, kept or in use */
+    struct clb_buffer *kept; /* free buffers, most recent first */
+    uint64_t taken_bytes;    /* all buffers, kept or in use */
 };
+
+enum { CLB_TURNS = 16 };
 
 /* A process has one: what the layers above know of its device (variants, results of checks) is
  * static there, and zero before the start. */
@@ -35,8 +35,8 @@ struct clb_runtime {
     } sets;
     struct clb_turns { /* queue_set.c's alone */
         pthread_mutex_t lock;
-        size_t begun, ended;     /* calls; under the lock */
-        pthread_cond_t come[16]; /* call number i waits for come[i % 16] */
+        size_t begun, ended;            /* calls; under the lock */
+        pthread_cond_t come[CLB_TURNS]; /* call number i waits for come[i % CLB_TURNS] */
     } turns;
     struct {
         pthread_mutex_t lock;

@@ -20,13 +20,13 @@ size_t clb_icd_list(struct clb_icd *icd);
 
 /* ---- runtime.c: the choice of a device ------------------------------------------------------- */
 
-/* A device with its indices in CLBLAS_SHIM_DEVICE. `defect` is NULL or why it can't be used; a
+/* A device with its indices in CLBLAS_SHIM_DEVICE. `defect` is empty or why it can't be used; a
  * platform that can't be asked for its devices is listed as one without an id. */
 enum { CLB_MAX_DEVICES = 64 };
 struct clb_listed_device {
     struct clb_device device;
     unsigned platform, index;
-    const char *defect;
+    char defect[128];
 };
 
 /* List the devices of the drivers that clb_cl_load has loaded; returns their number. */

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -31,12 +32,11 @@ struct header {
     char magic[8];
     char version[16]; /* of the library */
     int64_t kind, verdict, time;
-    double rate;
     uint64_t key_size, text_size;
     uint64_t checksum; /* of all that: of this with a checksum of 0, of key and text */
 };
 
-static const char magic[8] = "CLBSHIM2";
+static const char magic[8] = "CLBSHIM3";
 _Static_assert(sizeof CLB_VERSION <= 16, "the version does not fit");
 
 /* ---- directories ----------------------------------------------------------------------------- */
@@ -88,40 +88,25 @@ static bool cache_is_folder(const char *path)
 /* True when the parent folder of `path` exists. */
 static bool is_in_folder(const char *path)
 {
-    char parent[PATH_MAX];
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    while (length > 1 && path[length - 1] != '/')
-        length--;
-    if (length >= sizeof parent)
-        return false;
-    memcpy(parent, path, length);
-    parent[length] = '\0';
-    return cache_is_folder(parent);
+    char copy[PATH_MAX];
+    return format_path(copy, sizeof copy, "%s%s", path, "") && cache_is_folder(dirname(copy));
 }
 
 /* True for a process of root where the path, or what exists of it, belongs to another user: folders
  * that root made there, a .cache not least, that user could not use (sudo -E). */
 static bool is_of_another_user(const char *path)
 {
-    char partial[PATH_MAX];
+    char copy[PATH_MAX], *existing = copy;
     struct stat info;
-    int length = snprintf(partial, sizeof partial, "%s", path);
-    if (geteuid() != 0 || length < 0 || (size_t)length >= sizeof partial)
+    if (geteuid() != 0 || !format_path(copy, sizeof copy, "%s%s", path, ""))
         return false;
-    while (stat(partial, &info) != 0) {
-        char *slash = strrchr(partial, '/');
-        if (slash == NULL || slash == partial)
-            return false;
-        *slash = '\0';
-    }
+    while (stat(existing, &info) != 0)
+        existing = dirname(existing);
     return info.st_uid != 0;
 }
 
-/* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither variable is set or its folder does
- * not exist: a process of root must not create a missing home folder, and nothing in one that is
- * another user's. */
+/* A process of root must not create a missing home folder, and nothing in one that is another
+ * user's. */
 bool clb_cache_user_path(char *path, size_t size, const char *name)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -202,14 +187,8 @@ uint64_t clb_cache_hash(const void *data, size_t size)
 /* The key as text, malloc'ed; NULL where there is no memory. */
 static char *format_key(struct clb_key key)
 {
-    static const char *const names[CLB_RECORD_KINDS] = {
-        [CLB_RECORD_PROGRAM] = "program", [CLB_RECORD_CHECK] = "check",
-        [CLB_RECORD_STEP] = "step",       [CLB_RECORD_MARK] = "mark",
-        [CLB_RECORD_DRIVERS] = "drivers", [CLB_RECORD_DEVICE] = "device",
-        [CLB_RECORD_REQUEST] = "request", [CLB_RECORD_ROW] = "row",
-        [CLB_RECORD_POCL] = "pocl"};
     struct clb_text text = {0};
-    clb_text_addf(&text, "%s %s\n", names[key.kind], CLB_VERSION);
+    clb_text_addf(&text, "%d %s\n", (int)key.kind, CLB_VERSION);
     clb_text_add(&text, key.subject);
     clb_text_add(&text, "\n");
     clb_text_add(&text, key.detail != NULL ? key.detail : "");
@@ -287,7 +266,6 @@ bool clb_record_load(struct clb_key key, struct clb_record *record)
         return false;
     record->verdict = header.verdict;
     record->time = header.time;
-    record->rate = header.rate;
     record->size = header.text_size;
     return true;
 }
@@ -308,6 +286,14 @@ static int64_t wall_clock(void)
 bool clb_record_is_older(const struct clb_record *record, double seconds)
 {
     return (double)(wall_clock() - record->time) > 1e9 * seconds;
+}
+
+bool clb_record_exists(struct clb_key key, double seconds)
+{
+    struct clb_record record;
+    const bool exists = clb_record_load(key, &record) && !clb_record_is_older(&record, seconds);
+    clb_record_free(&record);
+    return exists;
 }
 
 /* ---- the folder's size ----------------------------------------------------------------------- */
@@ -386,7 +372,6 @@ void clb_record_store(struct clb_key key, struct clb_record record)
                                 .kind = key.kind,
                                 .verdict = record.verdict,
                                 .time = record.time != 0 ? record.time : wall_clock(),
-                                .rate = record.rate,
                                 .key_size = strlen(name),
                                 .text_size = record.text != NULL ? record.size : 0};
         memcpy(header.magic, magic, sizeof magic);

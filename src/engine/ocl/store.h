@@ -26,7 +26,7 @@ uint64_t clb_cache_hash(const void *data, size_t size);
 typedef enum clb_record_kind {
     CLB_RECORD_PROGRAM, /* a compiled program; its text is the driver's binary */
     CLB_RECORD_CHECK,   /* a check that a program has passed */
-    CLB_RECORD_STEP,    /* what has become of a step of the helper, and how fast its kernels are */
+    CLB_RECORD_STEP,    /* what has become of a step of the helper, and its choices */
     CLB_RECORD_MARK,    /* a program or device that a process has died of, and the reason */
     CLB_RECORD_DRIVERS, /* whether these drivers work, or the only one of them that does */
     CLB_RECORD_DEVICE,  /* the device that was chosen where there are these drivers */
@@ -48,7 +48,6 @@ enum { CLB_VERDICT_NONE, CLB_PASSED, CLB_FAILED, CLB_LIBRARY };
 struct clb_record {
     int64_t verdict;
     int64_t time; /* nanoseconds since 1970; 0: set when it is stored */
-    double rate;  /* GFLOP/s; 0: not known */
     char *text;   /* of a loaded record malloc'ed and terminated; NULL: none */
     size_t size;  /* of the text */
 };
@@ -62,6 +61,8 @@ void clb_record_store(struct clb_key key, struct clb_record record);
 void clb_record_note(struct clb_key key, int64_t verdict, const char *reason);
 void clb_record_remove(struct clb_key key);
 bool clb_record_is_older(const struct clb_record *record, double seconds);
+/* There is one, and it is not older. */
+bool clb_record_exists(struct clb_key key, double seconds);
 
 /* Where the row of the tuning tables is that this machine has kept for a device. */
 static inline struct clb_key clb_row_key(const char *identity, clb_precision precision)

@@ -22,6 +22,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,49 +92,45 @@ static int take_lock(void)
 
 /* ---- what a child uses ----------------------------------------------------------------------- */
 
+/* Read numbers from a file by scanf's format; those that it does not have stay as they are. */
+__attribute__((format(scanf, 2, 3))) static void scan(const char *path, const char *format, ...)
+{
+    va_list numbers;
+    FILE *file = clb_file_read(path);
+    if (file == NULL)
+        return;
+    va_start(numbers, format);
+    (void)!vfscanf(file, format, numbers);
+    va_end(numbers);
+    fclose(file);
+}
+
+/* Of a child and those that it has waited for. */
 static double read_cpu_seconds(pid_t child)
 {
-    char path[64], line[1024];
-    unsigned long user = 0, system = 0;
-    long children = 0, waited = 0;
+    char path[64];
+    unsigned long user = 0, system = 0, children = 0, waited = 0;
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)child);
-    FILE *file = clb_file_read(path);
-    bool read = file != NULL && fgets(line, sizeof line, file) != NULL;
-    if (file != NULL)
-        fclose(file);
-    const char *name_end = read ? strrchr(line, ')') : NULL;
-    if (name_end != NULL)
-        sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &user,
-               &system, &children, &waited);
-    return (double)(user + system + (unsigned long)(children + waited)) /
-           (double)sysconf(_SC_CLK_TCK);
+    scan(path, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %lu %lu", &user,
+         &system, &children, &waited);
+    return (double)(user + system + children + waited) / (double)sysconf(_SC_CLK_TCK);
 }
 
 static uint64_t read_resident(pid_t child)
 {
     char path[64];
-    unsigned long long pages = 0;
+    unsigned long pages = 0;
     snprintf(path, sizeof path, "/proc/%ld/statm", (long)child);
-    FILE *file = clb_file_read(path);
-    if (file != NULL && fscanf(file, "%*u %llu", &pages) != 1)
-        pages = 0;
-    if (file != NULL)
-        fclose(file);
+    scan(path, "%*u %lu", &pages);
     return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Half of what the system has left. */
 static uint64_t memory_allowed(void)
 {
-    unsigned long long kib = 0;
-    char line[256];
-    FILE *file = clb_file_read("/proc/meminfo");
-    while (file != NULL && kib == 0 && fgets(line, sizeof line, file) != NULL)
-        sscanf(line, "MemAvailable: %llu", &kib);
-    if (file != NULL)
-        fclose(file);
-    uint64_t half = (uint64_t)kib << 9;
-    return kib == 0 || half > MOST_MEMORY ? MOST_MEMORY : half;
+    unsigned long kib = 0;
+    scan("/proc/meminfo", "MemTotal: %*u kB MemFree: %*u kB MemAvailable: %lu", &kib);
+    return kib == 0 ? MOST_MEMORY : clb_min((uint64_t)kib << 9, MOST_MEMORY);
 }
 
 /* ---- children -------------------------------------------------------------------------------- */
@@ -374,14 +371,10 @@ static bool meet_drivers(void)
 /* Make steps open only the driver that meet_drivers has chosen. */
 static void remember_driver(void)
 {
-    struct clb_record record;
+    bool known;
     char *drivers = clb_drivers_describe();
-    if (drivers != NULL &&
-        clb_record_load((struct clb_key){CLB_RECORD_DRIVERS, drivers, NULL}, &record)) {
-        if (record.verdict == CLB_LIBRARY)
-            snprintf(shared->library, sizeof shared->library, "%s", record.text);
-        clb_record_free(&record);
-    }
+    if (drivers != NULL)
+        (void)!clb_drivers_recall(drivers, shared->library, sizeof shared->library, &known);
     free(drivers);
 }
 
@@ -408,7 +401,7 @@ static void add_device(struct clb_text *text, const struct clb_listed_device *en
                   type, device->fp64 ? "true" : "false", device->unified ? "true" : "false",
                   (unsigned long long)device->memory, device->units,
                   used != NULL && used->device.id == device->id ? "true" : "false");
-    clb_text_add_quoted(text, entry->defect != NULL ? entry->defect : "");
+    clb_text_add_quoted(text, entry->defect);
     clb_text_add(text, "}");
 }
 
@@ -538,18 +531,6 @@ static bool make_step(const char *step)
     return false;
 }
 
-/* The record of requests has the time at which a helper last did the same in the same environment.
- */
-static bool was_done(const char *drivers, const char *request, double seconds)
-{
-    struct clb_record record;
-    const bool found =
-        clb_record_load((struct clb_key){CLB_RECORD_REQUEST, drivers, request}, &record) &&
-        !clb_record_is_older(&record, seconds);
-    clb_record_free(&record);
-    return found;
-}
-
 static int serve(const char *step)
 {
     double begin = clb_now();
@@ -566,12 +547,14 @@ static int serve(const char *step)
             sum += clb_cache_hash(*entry, strlen(*entry));
     }
     snprintf(request, sizeof request, "%.64s %016llx", step, (unsigned long long)sum);
-    bool done = was_done(drivers, request, clb_now() - begin);
+    const struct clb_key key = {CLB_RECORD_REQUEST, drivers, request};
+    /* Another helper may have done it while this one waited. */
+    bool done = clb_record_exists(key, clb_now() - begin);
     if (!done) {
         (void)clb_store_visit_outdated(true);
         done = strcmp(step, "devices") == 0 ? meet_drivers() : make_step(step);
         if (done && !program_has_ended)
-            clb_record_note((struct clb_key){CLB_RECORD_REQUEST, drivers, request}, CLB_PASSED, "");
+            clb_record_note(key, CLB_PASSED, "");
     }
     free(drivers);
     return done ? 0 : CLB_HELPER_EXIT_FAILED;

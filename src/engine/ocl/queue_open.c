@@ -1,0 +1,78 @@
+/* What is done once for a queue: it is opened, and the numbers by which its launches are counted
+ * get their memory; and what is read of its commands for the trace. */
+#include "cl.h"
+#include "queue_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+clb_status clb_queue_open(struct clb_runtime *runtime, bool for_transfers, struct clb_queue **out)
+{
+    static atomic_long opened;
+    struct clb_queue *queue = *out = calloc(1, sizeof *queue);
+    if (queue == NULL)
+        return CLB_ERR_NOMEM;
+    cl_int error;
+    queue->runtime = runtime;
+    queue->handle =
+        clb_cl.CreateCommandQueue(runtime->context, runtime->device.id,
+                                  clb_trace_wanted() ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
+    queue->keeps =
+        clb_trace_wanted() || !clb_device_has(&runtime->device, CLB_QUIRK_FAILS_FOR_GOOD);
+    queue->number = atomic_fetch_add(&opened, 1);
+    queue->is_for_transfers = for_transfers;
+    pthread_mutex_init(&queue->lock, NULL);
+    pthread_mutex_init(&queue->spare_lock, NULL);
+    clb_status status = clb_cl_check(error, "clCreateCommandQueue");
+    if (status != CLB_OK) {
+        free(queue);
+        *out = NULL;
+    }
+    return status;
+}
+
+cl_command_queue clb_queue_handle(const struct clb_queue *queue)
+{
+    return queue->handle;
+}
+
+void clb_queue_count_launches(struct clb_queue *queue)
+{
+    struct clb_runtime *runtime = queue->runtime;
+    struct clb_buffer *report, *chain;
+    const size_t size = sizeof(cl_uint);
+    queue->asked = true;
+    if (clb_buffer_get(runtime, CLB_MEMORY_HOST, size, &report) != CLB_OK)
+        return;
+    memset(report->host, 0, size);
+    chain = report;
+    if (!runtime->device.unified &&
+        (clb_buffer_get(runtime, CLB_MEMORY_DEVICE, size, &chain) != CLB_OK ||
+         clb_queue_write_now(queue, chain->mem, 0, size, report->host) != CLB_OK)) {
+        clb_buffer_put(runtime, chain);
+        clb_buffer_put(runtime, report);
+        return;
+    }
+    queue->chain = chain;
+    queue->report = report;
+}
+
+/* ---- the trace ------------------------------------------------------------------------------- */
+
+static bool read_time(cl_event handle, cl_profiling_info what, double *seconds)
+{
+    cl_ulong ns = 0;
+    const cl_int status = clb_cl.GetEventProfilingInfo(handle, what, sizeof ns, &ns, NULL);
+    *seconds = 1e-9 * (double)ns;
+    return status == CL_SUCCESS;
+}
+
+void clb_event_trace(const struct clb_event *event)
+{
+    double queued, begin, end;
+    if (event->name == NULL || !read_time(event->handle, CL_PROFILING_COMMAND_QUEUED, &queued) ||
+        !read_time(event->handle, CL_PROFILING_COMMAND_START, &begin) ||
+        !read_time(event->handle, CL_PROFILING_COMMAND_END, &end))
+        return;
+    clb_trace_command(event->queue->number, event->name, begin, end, event->enqueued - queued);
+}
