@@ -1,8 +1,9 @@
 /* The configuration: read once from the environment at the first intercepted call. */
 #include "process.h"
 
-#include <ctype.h>
-#include <pthread.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -61,15 +62,28 @@ SWITCH(reproducible)
 SWITCH(learn)
 SWITCH(progress)
 
-static bool parse_cache_size(struct clb_config *config, const char *value)
+/* Bytes, or a share of at most `most` percent. */
+static bool parse_room(const char *value, double most, uint64_t *bytes, double *percent)
 {
     double number;
-    bool percent;
-    if (!clb_parse_bytes(value, strlen(value), &number, &percent) || percent || number <= 0 ||
-        number > 9e18)
+    bool share;
+    if (!clb_parse_bytes(value, strlen(value), &number, &share) || number <= 0 ||
+        number > (share ? most : 9e18))
         return false;
-    config->cache_size = (uint64_t)number;
+    *percent = share ? number : 0;
+    *bytes = share ? 0 : (uint64_t)number;
     return true;
+}
+
+static bool parse_cache_size(struct clb_config *config, const char *value)
+{
+    double percent;
+    return parse_room(value, 0, &config->cache_size, &percent);
+}
+
+static bool parse_memory(struct clb_config *config, const char *value)
+{
+    return parse_room(value, 100, &config->memory.bytes, &config->memory.percent);
 }
 
 static bool parse_probe(struct clb_config *config, const char *value)
@@ -82,32 +96,15 @@ static bool parse_probe(struct clb_config *config, const char *value)
 
 static bool parse_threshold(struct clb_config *config, const char *value)
 {
-    double number;
-    if (!clb_parse_number(value, strlen(value), &number))
-        return false;
-    config->threshold = number;
-    return true;
+    return clb_parse_number(value, strlen(value), &config->threshold);
 }
 
 static bool parse_verify(struct clb_config *config, const char *value)
 {
     double number;
-    if (!clb_parse_number(value, strlen(value), &number) || number > 1)
-        return false;
-    config->verify = number;
-    return true;
-}
-
-static bool parse_memory(struct clb_config *config, const char *value)
-{
-    double number;
-    bool percent;
-    if (!clb_parse_bytes(value, strlen(value), &number, &percent) || number <= 0 ||
-        (percent && number > 100) || number > 9e18)
-        return false;
-    config->memory.percent = percent ? number : 0;
-    config->memory.bytes = percent ? 0 : (uint64_t)number;
-    return true;
+    const bool good = clb_parse_number(value, strlen(value), &number) && number <= 1;
+    config->verify = good ? number : config->verify;
+    return good;
 }
 
 /* "key=value,key=value": the keys are checked by the tuning layer, which knows them. */
@@ -171,12 +168,11 @@ static char *copies[CLB_COUNT_OF(variables)] __attribute__((used));
 
 static const char *get_copy(const char *name)
 {
+    static size_t count;
     const char *value = getenv(name);
-    size_t i = 0;
-    while (strcmp(variables[i].name, name) != 0)
-        i++;
-    copies[i] = value == NULL ? NULL : strdup(value);
-    return copies[i];
+    char **copy = &copies[count++];
+    *copy = value == NULL ? NULL : strdup(value);
+    return *copy;
 }
 
 static const char *get_nothing(const char *name)
@@ -215,46 +211,35 @@ bool clb_config_asks_for_table(void)
 
 static void format_threshold_name(char name[MAX_NAME], const char *routine)
 {
-    static const char prefix[] = PREFIX "_THRESHOLD_";
-    size_t used = sizeof prefix - 1;
-    memcpy(name, prefix, used);
-    for (const char *c = routine; *c != '\0' && used + 1 < MAX_NAME; c++)
-        name[used++] = (*c >= 'a' && *c <= 'z') ? (char)(*c - 'a' + 'A') : *c;
-    name[used] = '\0';
+    snprintf(name, MAX_NAME, PREFIX "_THRESHOLD_%s", routine);
+    for (char *c = name; *c != '\0'; c++) /* toupper depends on the locale */
+        *c = (*c >= 'a' && *c <= 'z') ? (char)(*c - 'a' + 'A') : *c;
 }
 
 static bool is_known(const char *name, const char *(*routine)(size_t index))
 {
     char threshold[MAX_NAME];
-    const char *known;
-    for (size_t i = 0; i < CLB_COUNT_OF(variables); i++) {
-        if (strcmp(name, variables[i].name) == 0)
-            return true;
+    const char *stem;
+    bool known = false;
+    for (size_t i = 0; i < CLB_COUNT_OF(variables); i++)
+        known = known || strcmp(name, variables[i].name) == 0;
+    for (size_t i = 0; !known && (stem = routine(i)) != NULL; i++) {
+        format_threshold_name(threshold, stem);
+        known = strcmp(name, threshold) == 0;
     }
-    for (size_t i = 0; (known = routine(i)) != NULL; i++) {
-        format_threshold_name(threshold, known);
-        if (strcmp(name, threshold) == 0)
-            return true;
-    }
-    return false;
+    return known;
 }
 
-/* This walks through the environment as getenv does, and as parsing the configuration has just
- * done.
- */
 void clb_config_check_names(const char *(*routine)(size_t index))
 {
     if (getauxval(AT_SECURE) != 0)
         return;
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
         char name[2 * MAX_NAME];
-        size_t length = strcspn(*entry, "=");
-        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || (*entry)[length] == '\0' ||
-            (*entry)[length + 1] == '\0')
+        const char *value = strchr(*entry, '=');
+        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || value == NULL || value[1] == '\0')
             continue;
-        length = clb_min(length, sizeof name - 1);
-        memcpy(name, *entry, length);
-        name[length] = '\0';
+        snprintf(name, sizeof name, "%.*s", (int)(value - *entry), *entry);
         if (!is_known(name, routine))
             clb_complain("unknown variable %s", name);
     }
@@ -280,72 +265,29 @@ double clb_config_threshold(const char *routine)
 /* A decimal number with optional fraction and exponent, without sign. */
 bool clb_parse_number(const char *text, size_t length, double *value)
 {
-    double number = 0;
-    int scale = 0, digits = 0;
-    size_t i = 0;
-    for (bool fraction = false; i < length; i++) {
-        if (text[i] == '.' && !fraction) {
-            fraction = true;
-        } else if (isdigit((unsigned char)text[i])) {
-            number = number * 10 + (text[i] - '0');
-            scale -= fraction;
-            digits++;
-        } else {
-            break;
-        }
-    }
-    if (digits == 0)
+    char copy[64], *end;
+    if (length >= sizeof copy || strspn(text, "0123456789.eE+-") < length || text[0] == '+' ||
+        text[0] == '-')
         return false;
-    if (i < length && (text[i] == 'e' || text[i] == 'E')) {
-        bool minus = ++i < length && text[i] == '-';
-        i += i < length && (text[i] == '-' || text[i] == '+');
-        int exponent = 0, exponent_digits = 0;
-        for (; i < length && isdigit((unsigned char)text[i]) && exponent < 1000; i++) {
-            exponent = exponent * 10 + (text[i] - '0');
-            exponent_digits++;
-        }
-        if (exponent_digits == 0)
-            return false;
-        scale += minus ? -exponent : exponent;
-    }
-    if (i != length || scale > 300 || scale < -300)
-        return false;
-    for (; scale > 0; scale--)
-        number *= 10;
-    for (; scale < 0; scale++)
-        number /= 10;
-    *value = number;
-    return true;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    const int saved = errno;
+    errno = 0;
+    const double number = strtod_l(copy, &end, newlocale(LC_ALL_MASK, "C", (locale_t)0));
+    const bool good = length > 0 && *end == '\0' && errno == 0;
+    errno = saved;
+    if (good)
+        *value = number;
+    return good;
 }
 
 bool clb_parse_bytes(const char *text, size_t length, double *value, bool *percent)
 {
-    double unit = 1;
-    *percent = false;
-    if (length > 0) {
-        switch (text[length - 1]) {
-        case 'k':
-        case 'K':
-            unit = 1024.0;
-            break;
-        case 'm':
-        case 'M':
-            unit = 1024.0 * 1024.0;
-            break;
-        case 'g':
-        case 'G':
-            unit = 1024.0 * 1024.0 * 1024.0;
-            break;
-        case '%':
-            *percent = true;
-            break;
-        default:
-            return clb_parse_number(text, length, value);
-        }
-        length--;
-    }
-    if (!clb_parse_number(text, length, value))
+    static const char units[] = "%kKmMgG";
+    const char *unit = length > 0 ? memchr(units, text[length - 1], sizeof units - 1) : NULL;
+    *percent = unit == units;
+    if (!clb_parse_number(text, length - (unit != NULL), value))
         return false;
-    *value *= unit;
+    *value = unit != NULL ? ldexp(*value, (int)(unit - units + 1) / 2 * 10) : *value;
     return true;
 }

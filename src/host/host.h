@@ -228,33 +228,33 @@ void clb_trace_command(long queue, const char *name, double begin, double end, d
 
 /* ---- progress (progress.c): how far a long call is, on a terminal ---------------------------- */
 
-struct clb_progress {
+/* The calling thread's; name is NULL where it is not wanted, and outside of calls. */
+extern CLB_THREAD struct clb_progress {
     const char *name;
     double flops, begin, shown; /* by clb_now(); `shown` is 0 before the first line */
-};
-/* The calling thread's; NULL: not wanted, or it is in no call. */
-extern CLB_THREAD struct clb_progress *clb_progress_now;
+} clb_progress;
+
+void clb_progress_open(const char *name, double flops);
+void clb_progress_close(void);
+void clb_progress_show(double share);
 
 /* Called by the thread that makes a call of so many operations, around it. */
-void clb_progress_open(struct clb_progress *progress, const char *name, double flops);
-void clb_progress_close(void);
-static inline void clb_progress_begin(struct clb_progress *progress, const char *name, double flops)
+static inline void clb_progress_begin(const char *name, double flops)
 {
     if (CLB_UNLIKELY(clb_config_get()->progress))
-        clb_progress_open(progress, name, flops);
+        clb_progress_open(name, flops);
 }
-static inline void clb_progress_end(const struct clb_progress *progress)
+static inline void clb_progress_end(void)
 {
-    if (CLB_UNLIKELY(clb_progress_now == progress))
+    if (CLB_UNLIKELY(clb_progress.name != NULL))
         clb_progress_close();
 }
-void clb_progress_show(double share);
 
 /* Called by that thread where it has waited for results: the share of the operations that are done.
  * Does nothing on other threads. */
 static inline void clb_progress_note(double share)
 {
-    if (CLB_UNLIKELY(clb_progress_now != NULL))
+    if (CLB_UNLIKELY(clb_progress.name != NULL))
         clb_progress_show(share);
 }
 
@@ -278,6 +278,10 @@ struct clb_thread_state {
  * default and cancellation is disabled; errno is restored at the end. */
 void clb_thread_state_save(struct clb_thread_state *state);
 void clb_thread_state_restore(const struct clb_thread_state *state);
+
+/* True while this thread is inside a device call of the shim, and always for its worker threads:
+ * BLAS calls that they make are declined. */
+extern CLB_THREAD bool clb_thread_inside;
 
 /* Start a detached thread with all asynchronous signals blocked and the default floating-point
  * environment. CLB_ERR_NOMEM when the system can't create it. */
@@ -321,63 +325,5 @@ static inline void clb_unlock(struct clb_mutex *mutex)
 {
     pthread_mutex_unlock(&mutex->mutex);
 }
-
-/* ---- memory that the program may not have touched (prefault.c); best effort ------------------ */
-
-/* Look at a few pages spread over [begin, begin + bytes): true when one of them is not present. */
-bool clb_pages_absent(const void *begin, size_t bytes);
-/* Prefault the whole pages in the range; their content is kept. */
-void clb_pages_populate(void *begin, size_t bytes);
-/* Ask the system for huge pages where whole ones lie in the range. */
-void clb_pages_want_huge(void *begin, size_t bytes);
-
-/* The columns of a matrix in units, which threads may fault in before results come. */
-struct clb_prefault {
-    char *c;
-    size_t bytes, step, columns; /* of a column; between columns; number of them */
-    bool solid;                  /* every page between the first and the last byte holds entries */
-    size_t per_unit, units;      /* columns of a unit; 0 units: nothing to do */
-    size_t next;                 /* the next unit; counted by the user of the struct */
-};
-
-/* Returns the units of a matrix to fault in, none where the pages seem to be there, and advises the
- * system to use huge pages for the faults. `bytes` are a column's, which begin `step` bytes apart;
- * `mode` is the value of CLB_PARAM_FAULT. */
-struct clb_prefault clb_prefault_begin(void *c, size_t bytes, size_t step, size_t columns,
-                                       size_t mode);
-/* The number of first units that have all pages of the columns before `end`. */
-size_t clb_prefault_units(const struct clb_prefault *prefault, size_t end);
-/* Fault in the pages of one unit. */
-void clb_prefault_unit(const struct clb_prefault *prefault, size_t unit);
-
-/* ---- worker threads (workers.c) -------------------------------------------------------------- */
-
-#define CLB_MAX_WORKERS 16
-
-/* True while this thread is inside a device call of the shim, and always for its worker threads:
- * BLAS calls that they make are declined. */
-extern CLB_THREAD bool clb_thread_inside;
-
-/* Worker threads that one call uses. */
-struct clb_workers {
-    size_t count;                   /* threads in the team */
-    size_t running;                 /* threads in a task; private to workers.c */
-    size_t member[CLB_MAX_WORKERS]; /* private to workers.c */
-};
-
-/* Get at most `wanted` threads without waiting: fewer or none when other calls use them. Unless
- * `forced`, also no more than there are CPUs that this thread may use besides its own, and none
- * inside an OpenMP parallel region. */
-void clb_workers_lend(struct clb_workers *team, size_t wanted, bool forced);
-/* Run a task on member `index` < count, which must be idle. */
-void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void *),
-                       void *argument);
-/* Wait until all tasks have ended, and return the threads for other calls. */
-void clb_workers_return(struct clb_workers *team);
-
-/* Copy `runs` pieces of `bytes` each, to_step and from_step bytes apart, with non-temporal stores:
- * for data that will not be read soon (copy.c). */
-void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t from_step,
-                          size_t bytes, size_t runs);
 
 #endif

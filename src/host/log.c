@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -103,24 +101,17 @@ void clb_log_open(clb_log_level level, const char *file)
     atomic_store(&clb_log_limit, (int)level);
     if (file == NULL)
         return;
-    char path[4096];
-    size_t used = 0;
-    for (const char *c = file; *c != '\0' && used + 24 < sizeof path; c++) {
-        if (c[0] == '%' && c[1] == 'p') {
-            used += (size_t)snprintf(path + used, sizeof path - used, "%ld", (long)getpid());
-            c++;
-        } else {
-            path[used++] = *c;
-        }
-    }
-    path[used] = '\0';
+    struct clb_text path = {0};
     struct stat info, standard;
-    int fd = clb_file_open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        clb_complain("CLBLAS_SHIM_LOG_FILE=%s can't be opened (%s), logging to stderr", path,
-                     clb_file_error(errno));
+    clb_text_add_file(&path, file);
+    int fd = path.failed ? -1 : clb_file_open(path.data, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    const bool good = fd >= 0 && fstat(fd, &info) == 0;
+    if (!good)
+        clb_complain("CLBLAS_SHIM_LOG_FILE=%s can't be opened (%s), logging to stderr",
+                     path.failed ? file : path.data, clb_file_error(errno));
+    clb_text_free(&path);
+    if (!good)
         return;
-    }
     log_device = info.st_dev;
     log_inode = info.st_ino;
     log_is_stderr = fstat(STDERR_FILENO, &standard) == 0 && standard.st_dev == info.st_dev &&

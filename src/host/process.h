@@ -65,6 +65,8 @@ void clb_text_add(struct clb_text *text, const char *string);
 void clb_text_addf(struct clb_text *text, const char *format, ...) CLB_PRINTF(2, 3);
 /* Adds a JSON string, escaped and with quotes. */
 void clb_text_add_quoted(struct clb_text *text, const char *string);
+/* Adds a file's name, in which %p stands for the process id. */
+void clb_text_add_file(struct clb_text *text, const char *name);
 /* Adds the shortest decimal that reads back as the same double, with a '.' in every locale. */
 void clb_text_add_double(struct clb_text *text, double value);
 

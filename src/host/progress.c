@@ -7,14 +7,12 @@
 #define FIRST_SECONDS 2.0 /* shorter calls show nothing */
 #define NEXT_SECONDS  0.2
 
-CLB_THREAD struct clb_progress *clb_progress_now;
+CLB_THREAD struct clb_progress clb_progress;
 
-void clb_progress_open(struct clb_progress *progress, const char *name, double flops)
+void clb_progress_open(const char *name, double flops)
 {
-    if (!isatty(STDERR_FILENO))
-        return;
-    *progress = (struct clb_progress){.name = name, .flops = flops, .begin = clb_now()};
-    clb_progress_now = progress;
+    if (isatty(STDERR_FILENO))
+        clb_progress = (struct clb_progress){.name = name, .flops = flops, .begin = clb_now()};
 }
 
 static void put(const char *text, int length)
@@ -26,15 +24,14 @@ static void put(const char *text, int length)
 void clb_progress_close(void)
 {
     static const char blank[] = "\r                                                            \r";
-    const struct clb_progress *progress = clb_progress_now;
-    clb_progress_now = NULL;
-    if (progress->shown > 0)
+    clb_progress.name = NULL;
+    if (clb_progress.shown > 0)
         put(blank, sizeof blank - 1);
 }
 
 void clb_progress_show(double share)
 {
-    struct clb_progress *progress = clb_progress_now;
+    struct clb_progress *progress = &clb_progress;
     char line[128];
     double now = clb_now(), seconds = now - progress->begin;
     if (seconds < FIRST_SECONDS || now < progress->shown + NEXT_SECONDS || !(share > 0))

@@ -59,21 +59,6 @@ void clb_report_file_note(const char *name)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The absolute file name, with %p replaced by the process id. */
-static void format_name(struct clb_text *path, const char *name)
-{
-    if (name[0] != '/' && directory != NULL)
-        clb_text_addf(path, "%s/", directory);
-    for (const char *c = name; *c != '\0'; c++) {
-        if (c[0] == '%' && c[1] == 'p') {
-            clb_text_addf(path, "%ld", (long)getpid());
-            c++;
-        } else {
-            clb_text_addf(path, "%c", *c);
-        }
-    }
-}
-
 /* Names of open descriptors: what they lead to is written to, never renamed. */
 static bool is_descriptor(const char *path)
 {
@@ -231,7 +216,9 @@ void clb_report_file_write(const char *variable, const char *name, const struct 
     format_now(now);
     clb_text_addf(&dated, "%s%s\",", head, now);
     clb_text_add(&dated, text->data + 1); /* after the first brace */
-    format_name(&path, name);
+    if (name[0] != '/' && directory != NULL)
+        clb_text_addf(&path, "%s/", directory);
+    clb_text_add_file(&path, name);
     const int error = path.failed || dated.failed ? ENOMEM : write_anywhere(path.data, &dated);
     if (error != 0)
         clb_complain("%s=%s can't be written (%s)", variable, name, clb_file_error(error));

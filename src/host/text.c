@@ -1,10 +1,11 @@
 /* Text for reports: names of statuses; a growing buffer with locale-independent formatting. */
 #include "process.h"
 
+#include <locale.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *clb_status_name(clb_status status)
 {
@@ -30,7 +31,7 @@ void clb_text_free(struct clb_text *text)
 }
 
 /* Make room for `more` characters and the terminator. */
-static bool text_reserve(struct clb_text *text, size_t more)
+static bool reserve(struct clb_text *text, size_t more)
 {
     if (text->failed)
         return false;
@@ -49,7 +50,7 @@ static bool text_reserve(struct clb_text *text, size_t more)
 
 static void add_bytes(struct clb_text *text, const char *bytes, size_t length)
 {
-    if (!text_reserve(text, length))
+    if (!reserve(text, length))
         return;
     memcpy(text->data + text->length, bytes, length);
     text->length += length;
@@ -69,7 +70,7 @@ void clb_text_addf(struct clb_text *text, const char *format, ...)
     int length = vsnprintf(NULL, 0, format, args);
     if (length < 0) {
         text->failed = true;
-    } else if (text_reserve(text, (size_t)length)) {
+    } else if (reserve(text, (size_t)length)) {
         vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
         text->length += (size_t)length;
     }
@@ -94,18 +95,20 @@ void clb_text_add_quoted(struct clb_text *text, const char *string)
 
 void clb_text_add_double(struct clb_text *text, double value)
 {
+    const locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
     char digits[64];
     for (int precision = 6; precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value)
             break;
     }
-    /* The decimal separator may have several bytes: all that are not a digit, a sign or 'e'. */
-    bool separated = false;
-    for (const char *c = digits; *c != '\0'; c++) {
-        bool plain = strchr("0123456789+-e", *c) != NULL;
-        if (plain || !separated)
-            add_bytes(text, plain ? c : ".", 1);
-        separated = separated || !plain;
-    }
+    uselocale(before);
+    clb_text_add(text, digits);
+}
+
+void clb_text_add_file(struct clb_text *text, const char *name)
+{
+    for (const char *id; (id = strstr(name, "%p")) != NULL; name = id + 2)
+        clb_text_addf(text, "%.*s%ld", (int)(id - name), name, (long)getpid());
+    clb_text_add(text, name);
 }

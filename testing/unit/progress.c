@@ -44,21 +44,20 @@ static const char *read_all(int end)
 /* What a call of 10^12 operations that began so long ago shows at each quarter. */
 static const char *show_quarters(bool terminal, const char *wanted, double seconds)
 {
-    struct clb_progress progress;
     int end = open_error(terminal);
     if (!expect(end >= 0, "there is no terminal"))
         return "";
     setenv("CLBLAS_SHIM_PROGRESS", wanted, 1);
-    clb_progress_begin(&progress, "dgemm_", 1e12);
+    clb_progress_begin("dgemm_", 1e12);
     for (int quarter = 1; quarter <= 4; quarter++) {
-        if (clb_progress_now != NULL) {
-            clb_progress_now->begin = clb_now() - seconds * quarter;
-            clb_progress_now->shown = 0;
+        if (clb_progress.name != NULL) {
+            clb_progress.begin = clb_now() - seconds * quarter;
+            clb_progress.shown = 0;
         }
         clb_progress_note(quarter / 4.0);
     }
-    clb_progress_end(&progress);
-    expect(clb_progress_now == NULL, "the call is still noted");
+    clb_progress_end();
+    expect(clb_progress.name == NULL, "the call is still noted");
     return read_all(end);
 }
 
@@ -85,14 +84,13 @@ static void nothing(void *argument)
 
 static void columns(void *unused)
 {
-    struct clb_progress progress;
     int end = open_error(true);
     (void)unused;
     setenv("CLBLAS_SHIM_PROGRESS", "1", 1);
-    clb_progress_begin(&progress, "dgetrf_", 1e15);
-    clb_progress_now->begin -= 8.75;
+    clb_progress_begin("dgetrf_", 1e15);
+    clb_progress.begin -= 8.75;
     clb_progress_note_columns(50, 100); /* 7/8 of the work */
-    clb_progress_end(&progress);
+    clb_progress_end();
     const char *text = read_all(end);
     expect(strstr(text, "dgetrf_  88 %, 100 TFLOP/s, 1 s left") != NULL, "%s", text);
 }

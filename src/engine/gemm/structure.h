@@ -179,6 +179,7 @@ bool clb_gemm_adds_zeros(const struct clb_gemm *problem);
 bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                        size_t ldp);
 
+struct clb_prefault;
 /* clb_prefault_begin for C. */
 struct clb_prefault clb_gemm_prefault(const struct clb_gemm *problem, size_t mode);
 

@@ -1,5 +1,6 @@
 /* The steps of LU with partial pivoting on the device's matrix. getrf.h has the scheme. */
 #include "getrf.h"
+#include "host/workers.h"
 
 #include <stdlib.h>
 #include <string.h>

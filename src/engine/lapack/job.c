@@ -1,5 +1,6 @@
 /* What the runs of all algorithms have in common, see job.h. */
 #include "job.h"
+#include "host/workers.h"
 
 #include "engine/tuning/tuning.h"
 

@@ -31,6 +31,7 @@
 #define CLB_TRANSFER_QUEUE_H
 
 #include "engine/kernel/kernel.h"
+#include "host/workers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -92,7 +92,6 @@ static clb_reason prepare_run(struct clb_run *run)
 /* One call in its turn. Other threads' predictions count with it meanwhile. */
 static clb_reason run_family(struct clb_run *run)
 {
-    struct clb_progress progress;
     const bool predicted = clb_run_is_predicted(run);
     run->declined = CLB_REASONS;
     if (predicted)
@@ -100,12 +99,12 @@ static clb_reason run_family(struct clb_run *run)
     clb_turn_begin(run->runtime,
                    predicted ? WAIT_PREDICTED * run->prediction.device : WAIT_UNKNOWN);
     clb_runtime_expect(run->runtime, longest_standstill(run));
-    clb_progress_begin(&progress, run->entry->symbol->next.name, run->flops);
+    clb_progress_begin(run->entry->symbol->next.name, run->flops);
     run->status = run->ops->run(run);
     clb_turn_end(run->runtime);
     if (predicted)
         clb_history_end();
-    clb_progress_end(&progress);
+    clb_progress_end();
     if (run->kernel == NULL)
         run->kernel = run->variant->name;
     return reason_of_run(run);
