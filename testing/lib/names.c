@@ -4,7 +4,6 @@
  * which are loaded where nothing else sees them.
  *
  * Every function passes on as many arguments as any may have: see testing/fuzz/call.c. */
-#include "blas/names.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

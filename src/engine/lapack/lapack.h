@@ -5,7 +5,7 @@
 #ifndef CLB_LAPACK_H
 #define CLB_LAPACK_H
 
-#include "blas/host_blas.h"
+#include "blas/routines.h"
 
 struct clb_runtime;
 struct clb_gemm_variant;

@@ -15,7 +15,7 @@ typedef void handler_c(int64_t position, const char *name, const char *format, .
 extern handler_fortran xerbla_ CLB_WEAK;
 extern handler_c cblas_xerbla CLB_WEAK;
 
-/* The next library's handlers, in the order of names.h. */
+/* The next library's handlers, in the order of routines.def. */
 static struct clb_next_symbol handlers[] = {
 #define ROW(routine, form, prefix, suffix, abi_name, wide)                                         \
     {.name = #prefix #routine #suffix,                                                             \

@@ -1,6 +1,6 @@
-# Makes the exported functions of one kind from the tables of routines and names:
+# Makes the exported functions of one kind from the table of routines and their names:
 #
-#   awk -v kind=fortran|cblas|lapacke -f generate.awk names.h routines.def
+#   awk -v kind=fortran|cblas|lapacke -f generate.awk routines.def
 #
 # For each routine there are three sorts of functions. The exported ones pass their arguments on to
 # *_enter, which is inlined: it declines a call of little work by a jump to the next library. All
@@ -292,11 +292,11 @@ BEGIN {
     yes_no[1, "s"] = "CLB_RIGHT, CLB_LEFT"
     yes_no[1, "u"] = "CLB_UPPER, CLB_LOWER"
     yes_no[1, "d"] = "CLB_UNIT, CLB_NON_UNIT"
-    print "/* Made from src/blas/routines.def and names.h by src/shim/entry/generate.awk. */"
+    print "/* Made from src/blas/routines.def by src/shim/entry/generate.awk. */"
     print "#include \"shim/entry/abi.h\"\n"
 }
 
-# names.h: X(routine, form, prefix, suffix, abi, always_ilp64)
+# The forms of names: X(routine, form, prefix, suffix, abi, always_ilp64)
 /^ *X\(routine, [a-z]/ {
     text = $0
     sub(/^ *X\(/, "", text)

@@ -1,6 +1,5 @@
 /* Preprocessed into the linker's version script. The node is anonymous: symbols with a version
  * would not interpose programs linked to versioned libraries. */
-#include "blas/names.h"
 {
 global:
 #define CLB_MAP(routine, form, prefix, suffix, abi, ilp64) prefix##routine##suffix;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the names, expanded from routines.def and names.h --------------------------------------- */
+/* ---- the names, expanded from routines.def --------------------------------------- */
 
 #define PROBE_FORTRAN(prefix, suffix) #prefix "isamax" #suffix
 #define PROBE_C(prefix, suffix)       PROBE_FORTRAN(prefix, suffix)

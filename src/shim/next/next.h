@@ -5,7 +5,7 @@
 #ifndef CLB_NEXT_H
 #define CLB_NEXT_H
 
-#include "blas/host_blas.h"
+#include "blas/routines.h"
 
 #include <stdatomic.h>
 
@@ -116,7 +116,7 @@ typedef enum clb_symbol_id {
     CLB_SYMBOLS
 } clb_symbol_id;
 
-/* The forms of names.h. For every routine the Fortran forms come first, in the same order. */
+/* The forms of routines.def. For every routine the Fortran forms come first, in the same order. */
 typedef enum clb_form {
 #define CLB_FORM_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_FORM_##form,
     CLB_FORMS_BLAS(CLB_FORM_ENUM, any) CLB_FORMS_LAPACK_C(CLB_FORM_ENUM, any)

@@ -120,8 +120,7 @@ END
 list_routines()
 {
     expand_table '#define NAME(name, ...) @ #name "\t"
-#define CLB_ROUTINE(stem, letters, ...) CLB_NAMES_##letters(NAME, stem)
-#include "blas/names.h"' "$srcdir/src/blas/routines.def" | tr -d '\t' | tr '\n' ' '
+#define CLB_ROUTINE(stem, letters, ...) CLB_NAMES_##letters(NAME, stem)' "$srcdir/src/blas/routines.def" | tr -d '\t' | tr '\n' ' '
 }
 
 # Where a command takes a program the words behind it are completed as that program's.
