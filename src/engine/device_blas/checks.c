@@ -2,9 +2,16 @@
  * them, by random matrices. */
 #include "potf2.h"
 
+#include "engine/kernel/check.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static struct {
+    struct clb_check systems[CLB_PRECISIONS], panels[CLB_PRECISIONS], blocks[CLB_PRECISIONS];
+} checks;
+_Atomic bool clb_systems_passed[CLB_PRECISIONS], clb_panels_passed[CLB_PRECISIONS];
 
 /* What a check is asked for: of panels, those like this one. */
 struct checks_task {
@@ -198,9 +205,12 @@ static clb_status trsm_check_open_and_check(void *argument)
 clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct checks_task task = {.runtime = runtime, .variant = variant};
-    return clb_check_once(&clb_dense_checks.systems[variant->precision],
-                          "triangular systems are not the device's", trsm_check_open_and_check,
-                          &task, sizeof task);
+    clb_status status = clb_check_once(&checks.systems[variant->precision],
+                                       "triangular systems are not the device's",
+                                       trsm_check_open_and_check, &task, sizeof task);
+    if (status == CLB_OK)
+        clb_systems_passed[variant->precision] = true;
+    return status;
 }
 
 /* ---- panels of LU ---------------------------------------------------------------------------- */
@@ -296,9 +306,12 @@ clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_va
                            const struct clb_getf2 *like)
 {
     struct checks_task task = {runtime, variant, *like};
-    return clb_check_once(&clb_dense_checks.panels[variant->precision],
-                          "the device's panels are not used", getf2_check_open_and_check, &task,
-                          sizeof task);
+    clb_status status =
+        clb_check_once(&checks.panels[variant->precision], "the device's panels are not used",
+                       getf2_check_open_and_check, &task, sizeof task);
+    if (status == CLB_OK)
+        clb_panels_passed[variant->precision] = true;
+    return status;
 }
 
 /* ---- diagonal blocks of Cholesky ------------------------------------------------------------- */
@@ -381,7 +394,7 @@ static clb_status potf2_check_open_and_check(void *argument)
 clb_status clb_potf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct checks_task task = {.runtime = runtime, .variant = variant};
-    return clb_check_once(&clb_dense_checks.blocks[variant->precision],
+    return clb_check_once(&checks.blocks[variant->precision],
                           "the device's diagonal blocks are not used", potf2_check_open_and_check,
                           &task, sizeof task);
 }

@@ -1,19 +1,12 @@
-/* dense: operations on matrices in the device's memory, in place.
+/* device_blas: operations on matrices in the device's memory, in place.
  *
  * All of them are enqueued on one in-order queue, so that they follow each other without events.
  * The other memory that they need belongs to the workspace, which a run opens for the largest sizes
  * that it will use. */
-#ifndef CLB_DENSE_H
-#define CLB_DENSE_H
+#ifndef CLB_DEVICE_BLAS_H
+#define CLB_DEVICE_BLAS_H
 
-#include "engine/kernel/check.h"
 #include "engine/kernel/kernel.h"
-
-/* Whether this layer's kernels have passed their checks, for each precision. */
-struct clb_dense_checks {
-    struct clb_check systems[CLB_PRECISIONS], panels[CLB_PRECISIONS], blocks[CLB_PRECISIONS];
-};
-extern struct clb_dense_checks clb_dense_checks;
 
 /* A leading dimension for `rows` rows in the shim's own memory: whole cache lines, and not a
  * multiple of a large power of two, with which the columns of a tile would compete for few sets of
@@ -38,14 +31,14 @@ struct clb_workspace_limits {
 struct clb_workspace {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant; /* not of a split family */
-    struct clb_queue_set *queue_set;
-    struct clb_queue *queue; /* queue_set's queue for kernels */
     struct clb_program *trsm, *laswp;
     size_t groups, group; /* work-groups of every launch of trsm and laswp, always the same number
                            * (see prelaunch.c), and work-items of a group */
     size_t block;         /* order of a diagonal block of triangles */
     size_t max_m, max_n, max_k; /* limits of one GEMM launch */
     bool direct;                /* B may be read unpacked */
+    struct clb_queue_set *queue_set;
+    struct clb_queue *queue; /* queue_set's queue for kernels */
     /* The next small_launches GEMM launches have at most most_tiles tiles each, so that they leave
      * part of the device to another queue. */
     size_t small_launches, most_tiles;
@@ -53,11 +46,11 @@ struct clb_workspace {
     struct clb_buffer *parts; /* for clb_product, or NULL */
 };
 
-/* Build and check the workspace's kernels, once. Callers do this before they prepare anything else,
- * to decline calls early. CLB_ERR_UNSUPPORTED: the kernels don't build or compute wrong results. */
+/* The first call builds and checks the kernels; clb_workspace_prepare does nothing else, for
+ * callers that must know early whether to decline. CLB_ERR_UNSUPPORTED: they don't build or compute
+ * wrong results. On failure nothing is held. The third is for the checks. */
 clb_status clb_workspace_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-/* On failure nothing is held. */
 clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
                               const struct clb_gemm_variant *variant,
                               const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
@@ -65,18 +58,73 @@ clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
                                         struct clb_runtime *runtime,
                                         const struct clb_gemm_variant *variant,
                                         const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
-/* checks.c: build, launch and check the kernels; only the first call of each precision does the
- * work. */
-clb_status clb_workspace_check(struct clb_runtime *runtime,
-                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-/* Launch a kernel of the workspace's programs on its queue. */
-clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
-                                const char *name, const struct clb_argument *arguments,
-                                size_t count) CLB_MUST_CHECK;
 /* Wait for the queue_set. False: some commands may still be running. */
 bool clb_workspace_finish(struct clb_workspace *workspace);
 /* `idle`: no enqueued command is still running. */
 void clb_workspace_close(struct clb_workspace *workspace, bool idle);
+
+/* The events that a launch waits for, and its own. */
+struct clb_links {
+    cl_uint waits;
+    const clb_event *wait_list;
+    clb_event *event;
+};
+
+/* Launch a kernel on the workspace's queue: one of trsm and laswp; or of any program, with so many
+ * groups of so many work-items. `links` may be NULL. */
+clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
+                                const char *name, const struct clb_argument *arguments,
+                                size_t count) CLB_MUST_CHECK;
+clb_status clb_workspace_launch_groups(struct clb_workspace *workspace, struct clb_program *program,
+                                       const char *name, size_t groups, size_t group,
+                                       const struct clb_links *links,
+                                       const struct clb_argument *arguments,
+                                       size_t count) CLB_MUST_CHECK;
+
+/* The last two arguments of the launches. A size_t is passed as the kernels' ulong. */
+#define CLB_ARGUMENTS(...)                                                                         \
+    (const struct clb_argument[]){__VA_ARGS__},                                                    \
+        sizeof((const struct clb_argument[]){__VA_ARGS__}) / sizeof(struct clb_argument)
+#define CLB_PLACE(x) CLB_ARG((x)->mem), CLB_ARG((x)->offset), CLB_ARG((x)->ld)
+_Static_assert(sizeof(size_t) == sizeof(cl_ulong), "size_t is the kernels' ulong");
+
+/* ---- rows that change place; copies ---------------------------------------------------------- */
+
+/* Row `from` is copied to row `to`. All moves of an operation happen at once. */
+struct clb_move {
+    cl_uint to, from;
+};
+
+/* Send the first `count` moves in workspace->moves_host to the device, for the operations that
+ * follow. The caller may write new ones only when this transfer is complete. */
+clb_status clb_dmat_send_moves(struct clb_workspace *workspace, size_t count) CLB_MUST_CHECK;
+/* Apply the moves that were sent to the rows of x. clb_dmat_move_copy: copy x to y and apply
+ * them. */
+clb_status clb_dmat_move(struct clb_workspace *workspace, const struct clb_dmat *x,
+                         size_t count) CLB_MUST_CHECK;
+clb_status clb_dmat_move_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
+                              const struct clb_dmat *y, size_t count) CLB_MUST_CHECK;
+/* Apply moves that are in a buffer on the device: `count` of them from number `first` on; those to
+ * row UINT32_MAX are skipped. The `gap` columns that follow the first `before` columns of x are
+ * left out and are not counted in x->cols. */
+struct clb_moves {
+    cl_mem mem;
+    size_t first, count;
+};
+clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dmat *x,
+                            const struct clb_moves *moves, size_t before,
+                            size_t gap) CLB_MUST_CHECK;
+/* y(i, j) = x(order[i], j); `order` holds a cl_uint for every row of y. */
+clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dmat *x,
+                            const struct clb_dmat *y, cl_mem order) CLB_MUST_CHECK;
+
+/* y = the unit lower trapezoid of x, as large as y: zeros above the diagonal, ones on it, and below
+ * it the elements of x with `below`, else zeros. x and y don't overlap. */
+clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
+                              const struct clb_dmat *y, bool below) CLB_MUST_CHECK;
+/* y = one triangle of the square x, with zeros in the other. x and y don't overlap. */
+clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
+                                  const struct clb_dmat *y, bool upper) CLB_MUST_CHECK;
 
 /* ---- update.c -------------------------------------------------------------------------------- */
 
@@ -127,58 +175,6 @@ clb_status clb_dmat_solve(struct clb_workspace *workspace, const struct clb_dmat
 /* The workspace limits for a solve of order n with `rhs` right-hand sides. */
 struct clb_workspace_limits clb_solve_limits(size_t n, bool right, size_t rhs);
 
-/* ---- laswp.c --------------------------------------------------------------------------------- */
-
-/* Row `from` is copied to row `to`. All moves of an operation happen at once. */
-struct clb_move {
-    cl_uint to, from;
-};
-
-/* Converts interchanges to moves. Between calls row[i] = i for all rows. */
-struct clb_row_permutation {
-    cl_uint *row;
-};
-clb_status clb_row_permutation_make(struct clb_row_permutation *permutation,
-                                    size_t rows) CLB_MUST_CHECK;
-void clb_row_permutation_free(struct clb_row_permutation *permutation);
-
-/* Convert the interchanges first+i <-> ipiv[i] - 1, applied in turn for i = 0 ... count-1, to moves
- * of the rows that change place; returns their number, at most 2*count. count <= CLB_MAX_SWAPS. */
-size_t clb_row_permutation_moves(struct clb_row_permutation *permutation, const int64_t *ipiv,
-                                 size_t first, size_t count, struct clb_move *moves);
-
-/* Send the first `count` moves in workspace->moves_host to the device, for the operations that
- * follow. The caller may write new ones only when this transfer is complete. */
-clb_status clb_dmat_send_moves(struct clb_workspace *workspace, size_t count) CLB_MUST_CHECK;
-/* Apply the moves that were sent to the rows of x. clb_dmat_move_copy: copy x to y and apply
- * them. */
-clb_status clb_dmat_move(struct clb_workspace *workspace, const struct clb_dmat *x,
-                         size_t count) CLB_MUST_CHECK;
-/* Apply moves that are in a buffer on the device: `count` of them from number `first` on; those to
- * row CLB_NOWHERE are skipped. The `gap` columns that follow the first `before` columns of x are
- * left out and are not counted in x->cols. */
-#define CLB_NOWHERE UINT32_MAX
-struct clb_moves {
-    cl_mem mem;
-    size_t first, count;
-};
-clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dmat *x,
-                            const struct clb_moves *moves, size_t before,
-                            size_t gap) CLB_MUST_CHECK;
-clb_status clb_dmat_move_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
-                              const struct clb_dmat *y, size_t count) CLB_MUST_CHECK;
-/* y(i, j) = x(order[i], j); `order` holds a cl_uint for every row of y. */
-clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dmat *x,
-                            const struct clb_dmat *y, cl_mem order) CLB_MUST_CHECK;
-
-/* y = the unit lower trapezoid of x, as large as y: zeros above the diagonal, ones on it, and below
- * it the elements of x with `below`, else zeros. x and y don't overlap. */
-clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
-                              const struct clb_dmat *y, bool below) CLB_MUST_CHECK;
-/* y = one triangle of the square x, with zeros in the other. x and y don't overlap. */
-clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
-                                  const struct clb_dmat *y, bool upper) CLB_MUST_CHECK;
-
 /* ---- getf2.c ---------------------------------------------------------------------------------
  *
  * Panels of LU factored by the device, where it is so fast that panels on the CPU would delay it.
@@ -186,8 +182,7 @@ clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct 
 
 struct clb_getf2 {
     struct clb_program *program;
-    size_t width, block,
-        group;          /* columns of a strip and of a block of strips, rows of a work-group */
+    size_t width, block, group; /* columns of a strip and of a block of strips, rows of a group */
     size_t most_groups; /* most work-groups of a launch; 1 where groups can't wait for each other */
     size_t rows, cols;  /* rows of the matrix, and columns of it that get a pivot */
     struct clb_buffer *aside, *exchange, *state, *order, *moves;
@@ -205,15 +200,11 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
 /* `idle`: no enqueued command is still running. */
 void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, bool idle);
 
-/* clb_getf2_get_program: set the sizes of strips and groups, and the program. clb_getf2_prepare:
- * the same as clb_getf2_open without the test panel. clb_getf2_check (checks.c): factor the test
- * panel, once for each precision, with the sizes of `like`; see clb_check_once. */
+/* For the checks: set the sizes of strips and groups, and the program; open without a test. */
 clb_status clb_getf2_get_program(struct clb_getf2 *panel,
                                  struct clb_workspace *workspace) CLB_MUST_CHECK;
 clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                              size_t cols) CLB_MUST_CHECK;
-clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_getf2 *like) CLB_MUST_CHECK;
 
 /* Enqueue on the workspace's queue the factorisation of the panel of x that begins at (first,
  * first), in place (LAPACK xGETRF). Rows of its `width` columns are interchanged, those of no
@@ -230,5 +221,15 @@ struct clb_moves clb_getf2_moves(const struct clb_getf2 *panel, size_t first, si
  * pivot is zero. */
 clb_status clb_getf2_read(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t first,
                           size_t count, int64_t *ipiv, size_t *info) CLB_MUST_CHECK;
+
+/* ---- checks.c -------------------------------------------------------------------------------- */
+
+/* Build, launch and check the kernels; of panels, with the sizes of `like`. Only the first call of
+ * each precision does the work (clb_check_once). Whether they have passed: */
+clb_status clb_workspace_check(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           const struct clb_getf2 *like) CLB_MUST_CHECK;
+extern _Atomic bool clb_systems_passed[CLB_PRECISIONS], clb_panels_passed[CLB_PRECISIONS];
 
 #endif

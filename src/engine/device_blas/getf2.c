@@ -134,8 +134,8 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
                           size_t cols)
 {
     clb_status status = CLB_OK;
-    *panel = (struct clb_getf2){0};
-    if (!clb_check_has_passed(&clb_dense_checks.panels[workspace->variant->precision])) {
+    if (!clb_panels_passed[workspace->variant->precision]) {
+        *panel = (struct clb_getf2){0};
         getf2_set_shape(panel, workspace);
         status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
         *panel = (struct clb_getf2){0};
@@ -163,65 +163,32 @@ struct getf2_work {
     size_t first, width, block, block_width;
 };
 
-/* The events that a launch waits for, and its own. */
-struct links {
-    cl_uint waits;
-    const clb_event *wait_list;
-    clb_event *event;
-};
-
-static clb_status getf2_launch(const struct getf2_work *work, const char *name,
-                               const struct clb_argument *arguments, size_t count, size_t groups,
-                               size_t local, const struct links *links)
-{
-    size_t global = groups * local;
-    cl_kernel kernel;
-    clb_status status =
-        clb_queue_set_kernel(work->workspace->queue_set, work->panel->program, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(work->workspace->queue, kernel, name, arguments, count, 1, &global,
-                            &local, links->waits, links->wait_list, links->event);
-}
-
 static cl_ulong element_at(const struct clb_dmat *x, size_t row, size_t col)
 {
     return x->offset + row + col * x->ld;
 }
 
 static clb_status factor_strip(const struct getf2_work *work, size_t k, size_t width,
-                               const struct links *links)
+                               const struct clb_links *links)
 {
     struct clb_getf2 *panel = work->panel;
     const struct clb_dmat *x = work->x;
-    size_t groups = clb_div_up(x->rows - k, panel->group);
+    const size_t groups = clb_div_up(x->rows - k, panel->group);
     const cl_uint m = (cl_uint)(x->rows - k), n = (cl_uint)width, column = (cl_uint)k;
     const cl_uint tag = panel->tag + 1, rows = (cl_uint)x->rows;
     const cl_uint block = (cl_uint)work->block, block_width = (cl_uint)work->block_width;
     const cl_uint first = (cl_uint)work->first, panel_width = (cl_uint)work->width;
-    const cl_ulong offset = element_at(x, k, k), ld = x->ld;
-    const struct clb_argument arguments[] = {
-        CLB_ARG(m),
-        CLB_ARG(n),
-        CLB_ARG(x->mem),
-        CLB_ARG(offset),
-        CLB_ARG(ld),
-        CLB_ARG(panel->state->mem),
-        CLB_ARG(column),
-        CLB_ARG(panel->aside->mem),
-        CLB_ARG(panel->exchange->mem),
-        CLB_ARG(tag),
-        CLB_ARG(panel->order->mem),
-        CLB_ARG(rows),
-        CLB_ARG(panel->moves->mem),
-        CLB_ARG(block),
-        CLB_ARG(block_width),
-        CLB_ARG(first),
-        CLB_ARG(panel_width),
-        {groups * slot_words(panel, work->workspace->variant->precision) * sizeof(cl_uint), NULL}};
+    const cl_ulong offset = element_at(x, k, k);
+    const struct clb_argument local = {
+        groups * slot_words(panel, work->workspace->variant->precision) * sizeof(cl_uint), NULL};
     panel->tag += (cl_uint)panel->width;
-    return getf2_launch(work, "clb_getrf_panel", arguments, CLB_COUNT_OF(arguments), groups,
-                        panel->group, links);
+    return clb_workspace_launch_groups(
+        work->workspace, panel->program, "clb_getrf_panel", groups, panel->group, links,
+        CLB_ARGUMENTS(CLB_ARG(m), CLB_ARG(n), CLB_ARG(x->mem), CLB_ARG(offset), CLB_ARG(x->ld),
+                      CLB_ARG(panel->state->mem), CLB_ARG(column), CLB_ARG(panel->aside->mem),
+                      CLB_ARG(panel->exchange->mem), CLB_ARG(tag), CLB_ARG(panel->order->mem),
+                      CLB_ARG(rows), CLB_ARG(panel->moves->mem), CLB_ARG(block),
+                      CLB_ARG(block_width), CLB_ARG(first), CLB_ARG(panel_width), local));
 }
 
 /* Apply the strip's interchanges to the other columns of its block, and solve in those on its
@@ -229,45 +196,47 @@ static clb_status factor_strip(const struct getf2_work *work, size_t k, size_t w
 static clb_status getf2_follow_strip(const struct getf2_work *work, size_t k, size_t width)
 {
     const struct clb_dmat *x = work->x;
-    const cl_ulong offset = element_at(x, 0, work->block), ld = x->ld;
+    const cl_ulong offset = element_at(x, 0, work->block);
     const cl_uint cols = (cl_uint)(work->block_width - width), strip = (cl_uint)(k - work->block);
     const cl_uint n = (cl_uint)width, column = (cl_uint)k;
-    const struct clb_argument arguments[] = {
-        CLB_ARG(x->mem), CLB_ARG(offset), CLB_ARG(ld),     CLB_ARG(cols),
-        CLB_ARG(strip),  CLB_ARG(n),      CLB_ARG(column), CLB_ARG(work->panel->moves->mem)};
     if (cols == 0)
         return CLB_OK;
-    return getf2_launch(work, "clb_getrf_follow", arguments, CLB_COUNT_OF(arguments),
-                        work->panel->block, FOLLOW_GROUP, &(struct links){0});
+    return clb_workspace_launch_groups(work->workspace, work->panel->program, "clb_getrf_follow",
+                                       work->panel->block, FOLLOW_GROUP, NULL,
+                                       CLB_ARGUMENTS(CLB_ARG(x->mem), CLB_ARG(offset),
+                                                     CLB_ARG(x->ld), CLB_ARG(cols), CLB_ARG(strip),
+                                                     CLB_ARG(n), CLB_ARG(column),
+                                                     CLB_ARG(work->panel->moves->mem)));
 }
 
 /* Update the block below the strip's triangle and on its right. */
 static clb_status update_strip(const struct getf2_work *work, size_t k, size_t width)
 {
     const struct clb_dmat *x = work->x;
-    size_t end = k + width, right = work->block + work->block_width - end;
-    const cl_ulong l = element_at(x, end, k), u = element_at(x, k, end);
-    const cl_ulong c = element_at(x, end, end), ld = x->ld;
-    const cl_uint rows = (cl_uint)(x->rows - end), cols = (cl_uint)right, n = (cl_uint)width;
-    const struct clb_argument arguments[] = {CLB_ARG(x->mem), CLB_ARG(l),  CLB_ARG(u),
-                                             CLB_ARG(c),      CLB_ARG(ld), CLB_ARG(rows),
-                                             CLB_ARG(cols),   CLB_ARG(n)};
+    const size_t end = k + width;
+    const cl_ulong l = element_at(x, end, k), u = element_at(x, k, end),
+                   c = element_at(x, end, end);
+    const cl_uint rows = (cl_uint)(x->rows - end), n = (cl_uint)width;
+    const cl_uint cols = (cl_uint)(work->block + work->block_width - end);
     if (rows == 0 || cols == 0)
         return CLB_OK;
-    return getf2_launch(work, "clb_getrf_update", arguments, CLB_COUNT_OF(arguments),
-                        work->workspace->groups, UPDATE_GROUP, &(struct links){0});
+    return clb_workspace_launch_groups(work->workspace, work->panel->program, "clb_getrf_update",
+                                       work->workspace->groups, UPDATE_GROUP, NULL,
+                                       CLB_ARGUMENTS(CLB_ARG(x->mem), CLB_ARG(l), CLB_ARG(u),
+                                                     CLB_ARG(c), CLB_ARG(x->ld), CLB_ARG(rows),
+                                                     CLB_ARG(cols), CLB_ARG(n)));
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static clb_status do_strips(const struct getf2_work *work, const struct links *links)
+static clb_status do_strips(const struct getf2_work *work, const struct clb_links *links)
 {
     size_t end = work->block + work->block_width, width;
     bool first = work->block == work->first, last = end == work->first + work->width;
     clb_status status = CLB_OK;
     for (size_t k = work->block; k < end && status == CLB_OK; k += width) {
         width = clb_min(work->panel->width, end - k);
-        struct links of_strip = {0};
+        struct clb_links of_strip = {0};
         if (first && k == work->block) {
             of_strip.waits = links->waits;
             of_strip.wait_list = links->wait_list;
@@ -312,7 +281,7 @@ static clb_status follow_block(const struct getf2_work *work)
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-static clb_status do_blocks(struct getf2_work *work, const struct links *links)
+static clb_status do_blocks(struct getf2_work *work, const struct clb_links *links)
 {
     clb_status status = CLB_OK;
     size_t end = work->first + work->width;
@@ -339,7 +308,7 @@ static clb_status do_in_turn(struct getf2_work *work)
 {
     clb_event event = NULL; /* of the last strip */
     bool waits = strips.last_strip != NULL && strips.last_queue != work->workspace->queue;
-    const struct links links = {waits, waits ? &strips.last_strip : NULL, &event};
+    const struct clb_links links = {waits, waits ? &strips.last_strip : NULL, &event};
     clb_status status = do_blocks(work, &links);
     if (status == CLB_OK)
         status = clb_queue_flush(work->workspace->queue);
@@ -362,7 +331,7 @@ clb_status clb_getf2_enqueue(struct clb_getf2 *panel, struct clb_workspace *work
     struct getf2_work work = {
         .panel = panel, .workspace = workspace, .x = x, .first = first, .width = width};
     if (x->rows - first <= panel->group)
-        return do_blocks(&work, &(struct links){0});
+        return do_blocks(&work, &(struct clb_links){0});
     pthread_mutex_lock(&strips.lock);
     clb_status status = do_in_turn(&work);
     pthread_mutex_unlock(&strips.lock);

@@ -70,20 +70,12 @@ void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, b
 clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *workspace,
                             const struct clb_dmat *x, bool upper, size_t first)
 {
-    const cl_ulong offset = x->offset;
     const cl_long step = (cl_long)x->ld, xi = upper ? step : 1, xp = upper ? 1 : step;
     const cl_uint n = (cl_uint)x->rows, column = (cl_uint)first;
-    const struct clb_argument arguments[] = {
-        CLB_ARG(x->mem), CLB_ARG(offset),           CLB_ARG(xi), CLB_ARG(xp), CLB_ARG(n),
-        CLB_ARG(column), CLB_ARG(block->state->mem)};
-    cl_kernel kernel;
-    clb_status status =
-        clb_queue_set_kernel(workspace->queue_set, block->program, "clb_potrf_block", &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(workspace->queue, kernel, "clb_potrf_block", arguments,
-                            CLB_COUNT_OF(arguments), 1, &block->group, &block->group, 0, NULL,
-                            NULL);
+    return clb_workspace_launch_groups(
+        workspace, block->program, "clb_potrf_block", 1, block->group, NULL,
+        CLB_ARGUMENTS(CLB_ARG(x->mem), CLB_ARG(x->offset), CLB_ARG(xi), CLB_ARG(xp), CLB_ARG(n),
+                      CLB_ARG(column), CLB_ARG(block->state->mem)));
 }
 
 /* ---- the state ------------------------------------------------------------------------------- */

@@ -26,25 +26,15 @@ static clb_status pack_a(struct clb_workspace *workspace, const struct clb_dmat_
                          size_t p0, size_t depth)
 {
     clb_status status = CLB_OK;
-    for (size_t i0 = 0; i0 < update->c.rows && status == CLB_OK;) {
-        size_t rows = clb_min(workspace->max_m, update->c.rows - i0);
+    for (size_t i0 = 0, rows; i0 < update->c.rows && status == CLB_OK; i0 += rows) {
+        rows = clb_min(workspace->max_m, update->c.rows - i0);
         struct clb_chunk chunk = chunk_of(&update->a, CLB_OPERAND_A, update->op_a, i0, p0);
         status = clb_gemm_pack(workspace->queue_set, workspace->variant, CLB_OPERAND_A, &chunk,
                                rows, depth, packed_a(workspace, update),
                                clb_packed_offset(workspace->variant, CLB_OPERAND_A, i0, depth),
                                NULL, (struct clb_order){.queue = workspace->queue});
-        i0 += rows;
     }
     return status;
-}
-
-/* Whether B is read without packing, where it is better: packing pays when every packed element is
- * multiplied by many rows of A. */
-static bool dmat_is_direct(const struct clb_workspace *workspace,
-                           const struct clb_dmat_update *update)
-{
-    return workspace->direct && update->op_b == CLB_OP_N && update->cut.kind == 0 &&
-           update->c.rows <= workspace->variant->tuning.value[CLB_PARAM_DIRECT];
 }
 
 /* Choose rows and columns of C for one launch, so that each has at most most_tiles tiles and there
@@ -100,10 +90,12 @@ static struct update_way choose_way(const struct clb_workspace *workspace,
 {
     const struct clb_gemm_variant *variant = workspace->variant;
     const size_t m = update->c.rows, n = update->c.cols;
-    struct update_way way = {.direct = dmat_is_direct(workspace, update)};
+    const size_t units = workspace->runtime->device.units;
+    struct update_way way = {0};
     if (update->cut.kind != 0)
         return way;
-    const size_t units = workspace->runtime->device.units;
+    way.direct = workspace->direct && update->op_b == CLB_OP_N &&
+                 m <= variant->tuning.value[CLB_PARAM_DIRECT];
     if (!update->keep && !update->kept && clb_gemm_for(variant, units, m, n, depth) != variant &&
         clb_gemm_reads_raw(variant->second)) {
         way.raw = true;
@@ -177,7 +169,7 @@ static clb_status dmat_multiply(struct clb_workspace *workspace,
     for (size_t j = 0, wide; j < cols && status == CLB_OK; j += wide) {
         wide = workspace->small_launches > 0 ? clb_min(some_cols, cols - j) : cols - j;
         for (size_t i = 0, rows; i < m && status == CLB_OK; i += rows) {
-            bool small = workspace->small_launches > 0;
+            const bool small = workspace->small_launches > 0;
             rows = clb_min(small ? some_rows : workspace->max_m, m - i);
             workspace->small_launches -= small;
             const struct clb_rect part = {i, j, rows, wide};
@@ -195,16 +187,14 @@ clb_status clb_dmat_update(struct clb_workspace *workspace, const struct clb_dma
     if (update->c.rows == 0 || update->c.cols == 0)
         return CLB_OK;
     const struct update_way way = choose_way(workspace, update, most);
-    for (size_t p0 = 0; p0 < k && status == CLB_OK;) {
-        size_t depth = clb_min(most, k - p0);
+    for (size_t p0 = 0, depth; p0 < k && status == CLB_OK; p0 += depth) {
+        depth = clb_min(most, k - p0);
         if (!way.raw && (!update->kept || depth < k))
             status = pack_a(workspace, update, p0, depth);
-        for (size_t j0 = 0; j0 < update->c.cols && status == CLB_OK;) {
-            size_t cols = clb_min(workspace->max_n, update->c.cols - j0);
+        for (size_t j0 = 0, cols; j0 < update->c.cols && status == CLB_OK; j0 += cols) {
+            cols = clb_min(workspace->max_n, update->c.cols - j0);
             status = dmat_multiply(workspace, update, &way, j0, cols, p0, depth);
-            j0 += cols;
         }
-        p0 += depth;
     }
     return status;
 }
@@ -242,12 +232,11 @@ clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,
     const cl_uint n = (cl_uint)a->rows, conjugate = triangle->op == CLB_OP_C;
     const cl_uint unit = triangle->unit;
     const cl_ulong packed = triangle->at * workspace->block;
-    const struct clb_argument arguments[] = {
-        CLB_ARG(a->mem), CLB_ARG(offset),    CLB_ARG(ai),   CLB_ARG(ap),
-        CLB_ARG(n),      CLB_ARG(conjugate), CLB_ARG(unit), CLB_ARG(workspace->triangles->mem),
-        CLB_ARG(packed)};
-    return clb_workspace_launch(workspace, workspace->trsm, "clb_trsm_pack", arguments,
-                                CLB_COUNT_OF(arguments));
+    return clb_workspace_launch(workspace, workspace->trsm, "clb_trsm_pack",
+                                CLB_ARGUMENTS(CLB_ARG(a->mem), CLB_ARG(offset), CLB_ARG(ai),
+                                              CLB_ARG(ap), CLB_ARG(n), CLB_ARG(conjugate),
+                                              CLB_ARG(unit), CLB_ARG(workspace->triangles->mem),
+                                              CLB_ARG(packed)));
 }
 
 /* Solve with diagonal block [i0, i0 + n) in the order of elimination. */
@@ -263,17 +252,11 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
     const cl_ulong offset = b->offset + first * (right ? b->ld : 1);
     const cl_long bi = solve->reversed ? -step : step, br = right ? 1 : (cl_long)b->ld;
     const cl_uint order = (cl_uint)n, unit = solve->triangle->unit;
-    const struct clb_argument arguments[] = {CLB_ARG(workspace->triangles->mem),
-                                             CLB_ARG(packed),
-                                             CLB_ARG(order),
-                                             CLB_ARG(unit),
-                                             CLB_ARG(rhs),
-                                             CLB_ARG(b->mem),
-                                             CLB_ARG(offset),
-                                             CLB_ARG(bi),
-                                             CLB_ARG(br)};
-    return clb_workspace_launch(workspace, workspace->trsm, "clb_trsm_solve", arguments,
-                                CLB_COUNT_OF(arguments));
+    return clb_workspace_launch(workspace, workspace->trsm, "clb_trsm_solve",
+                                CLB_ARGUMENTS(CLB_ARG(workspace->triangles->mem), CLB_ARG(packed),
+                                              CLB_ARG(order), CLB_ARG(unit), CLB_ARG(rhs),
+                                              CLB_ARG(b->mem), CLB_ARG(offset), CLB_ARG(bi),
+                                              CLB_ARG(br)));
 }
 
 /* Limits for the sums of complex products. The device rounds each of the real products whose sum a
@@ -301,21 +284,23 @@ static clb_status trsm_update(const struct solve *solve, size_t i0, size_t n1, s
     size_t n2 = n - n1;
     size_t first1 = solve->reversed ? solve->n - i0 - n1 : i0;
     size_t first2 = solve->reversed ? solve->n - i0 - n : i0 + n1;
-    struct clb_dmat_update update;
+    /* op(A) has the rows of B2 and those of B1 as columns, or on the right the reverse. */
+    const struct clb_dmat t = triangle->right == as_stored
+                                  ? clb_dmat_part(a, first1, first2, n1, n2)
+                                  : clb_dmat_part(a, first2, first1, n2, n1);
+    struct clb_dmat_update update = {
+        .depth = triangle->short_sums ? clb_dmat_sum_depth(solve->workspace, solve->n) : 0};
     if (triangle->right) {
-        update = (struct clb_dmat_update){.a = clb_dmat_part(b, 0, first1, b->rows, n1),
-                                          .b = as_stored ? clb_dmat_part(a, first1, first2, n1, n2)
-                                                         : clb_dmat_part(a, first2, first1, n2, n1),
-                                          .op_b = triangle->op,
-                                          .c = clb_dmat_part(b, 0, first2, b->rows, n2)};
+        update.a = clb_dmat_part(b, 0, first1, b->rows, n1);
+        update.b = t;
+        update.op_b = triangle->op;
+        update.c = clb_dmat_part(b, 0, first2, b->rows, n2);
     } else {
-        update = (struct clb_dmat_update){.a = as_stored ? clb_dmat_part(a, first2, first1, n2, n1)
-                                                         : clb_dmat_part(a, first1, first2, n1, n2),
-                                          .op_a = triangle->op,
-                                          .b = clb_dmat_part(b, first1, 0, n1, b->cols),
-                                          .c = clb_dmat_part(b, first2, 0, n2, b->cols)};
+        update.a = t;
+        update.op_a = triangle->op;
+        update.b = clb_dmat_part(b, first1, 0, n1, b->cols);
+        update.c = clb_dmat_part(b, first2, 0, n2, b->cols);
     }
-    update.depth = triangle->short_sums ? clb_dmat_sum_depth(solve->workspace, solve->n) : 0;
     return clb_dmat_update(solve->workspace, &update);
 }
 

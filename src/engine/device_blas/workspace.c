@@ -1,11 +1,10 @@
-/* The workspace of a run on device matrices: a queue, programs, memory. */
+/* The workspace of a run on device matrices: a queue, programs, memory; and what moves rows and
+ * copies matrices (kernels/laswp.cl). */
 #include "device_blas.h"
 
 #include "engine/kernel/kernels.h"
 
 #include <stdio.h>
-
-struct clb_dense_checks clb_dense_checks;
 
 size_t clb_dmat_ld(size_t rows, size_t element)
 {
@@ -52,25 +51,18 @@ static size_t largest_block(const struct clb_workspace *workspace, bool cpu)
     return block;
 }
 
-static size_t largest_group(const struct clb_workspace *workspace)
-{
-    size_t group = GROUP;
-    while (group > LEAST_GROUP && group > workspace->runtime->device.max_group)
-        group /= 2;
-    return group;
-}
-
 static clb_status get_programs(struct clb_workspace *workspace)
 {
     clb_precision precision = workspace->variant->precision;
     bool cpu = workspace->variant->tuning.family == CLB_FAMILY_CPU;
-    size_t wanted = workspace->variant->tuning.value[CLB_PARAM_TRSM_NB];
+    size_t wanted = workspace->variant->tuning.value[CLB_PARAM_TRSM_NB], group = GROUP;
     char options[120];
     size_t most = largest_block(workspace, cpu);
     if (wanted == 0)
         wanted = cpu ? CPU_BLOCK : most;
+    while (group > LEAST_GROUP && group > workspace->runtime->device.max_group)
+        group /= 2;
     workspace->block = clb_round_up(clb_min(wanted, most), BLOCK_UNIT);
-    size_t group = largest_group(workspace);
     workspace->group = cpu ? 1 : group;
     workspace->groups = clb_max(64, 8 * (size_t)workspace->runtime->device.units);
     snprintf(options, sizeof options,
@@ -111,49 +103,43 @@ static size_t operand_bytes(const struct clb_workspace *workspace, clb_operand_r
                             clb_min(k, workspace->max_k));
 }
 
-/* Get memory for the packed operands of updates of both shapes. */
-static clb_status get_operands(struct clb_workspace *workspace,
-                               const struct clb_workspace_limits *limits)
-{
-    size_t a = operand_bytes(workspace, CLB_OPERAND_A, limits->m, limits->k);
-    size_t b = operand_bytes(workspace, CLB_OPERAND_B, limits->n, limits->k);
-    a = clb_max(a, operand_bytes(workspace, CLB_OPERAND_A, limits->other_m, limits->other_k));
-    b = clb_max(b, operand_bytes(workspace, CLB_OPERAND_B, limits->other_n, limits->other_k));
-    clb_status status =
-        clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, a, &workspace->packed_a);
-    if (status == CLB_OK)
-        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, b, &workspace->packed_b);
-    size_t parts = clb_part_most(workspace->variant, workspace->runtime->device.units,
-                                 clb_max(limits->m, limits->other_m),
-                                 clb_min(clb_max(limits->n, limits->other_n), workspace->max_n));
-    if (status == CLB_OK && parts != 0)
-        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, parts, &workspace->parts);
-    return status;
-}
-
 static clb_status workspace_get_memory(struct clb_workspace *workspace,
                                        const struct clb_workspace_limits *limits)
 {
     const struct clb_gemm_variant *variant = workspace->variant;
-    size_t k = clb_min(limits->k, workspace->max_k);
-    size_t moves = 2 * CLB_MAX_SWAPS * sizeof(struct clb_move);
-    size_t blocks = clb_div_up(limits->triangle, workspace->block);
-    size_t triangle =
-        blocks * workspace->block * workspace->block * clb_precision_size(variant->precision);
+    const size_t moves = 2 * CLB_MAX_SWAPS * sizeof(struct clb_move);
+    const size_t square =
+        workspace->block * workspace->block * clb_precision_size(variant->precision);
+    size_t a = 0, b = 0, parts = 0;
+    if (limits->m > 0 && limits->n > 0 && limits->k > 0) {
+        a = clb_max(operand_bytes(workspace, CLB_OPERAND_A, limits->m, limits->k),
+                    operand_bytes(workspace, CLB_OPERAND_A, limits->other_m, limits->other_k));
+        b = clb_max(operand_bytes(workspace, CLB_OPERAND_B, limits->n, limits->k),
+                    operand_bytes(workspace, CLB_OPERAND_B, limits->other_n, limits->other_k));
+        parts = clb_part_most(variant, workspace->runtime->device.units,
+                              clb_max(limits->m, limits->other_m),
+                              clb_min(clb_max(limits->n, limits->other_n), workspace->max_n));
+    }
+    const struct {
+        struct clb_buffer **buffer;
+        size_t bytes;
+        clb_memory_kind kind;
+    } wanted[] = {{&workspace->packed_a, a, CLB_MEMORY_DEVICE},
+                  {&workspace->packed_b, b, CLB_MEMORY_DEVICE},
+                  {&workspace->parts, parts, CLB_MEMORY_DEVICE},
+                  {&workspace->kept_a,
+                   operand_bytes(workspace, CLB_OPERAND_A, limits->kept_m, limits->k),
+                   CLB_MEMORY_DEVICE},
+                  {&workspace->triangles, clb_div_up(limits->triangle, workspace->block) * square,
+                   CLB_MEMORY_DEVICE},
+                  {&workspace->moves, moves, CLB_MEMORY_DEVICE},
+                  {&workspace->moves_host, moves, CLB_MEMORY_HOST}};
     clb_status status = CLB_OK;
-    if (limits->m > 0 && limits->n > 0 && k > 0)
-        status = get_operands(workspace, limits);
-    if (status == CLB_OK && limits->kept_m > 0)
-        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE,
-                                clb_packed_bytes(variant, CLB_OPERAND_A, limits->kept_m, k),
-                                &workspace->kept_a);
-    if (status == CLB_OK && triangle > 0)
-        status =
-            clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, triangle, &workspace->triangles);
-    if (status == CLB_OK)
-        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, moves, &workspace->moves);
-    if (status == CLB_OK)
-        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST, moves, &workspace->moves_host);
+    for (size_t i = 0; i < CLB_COUNT_OF(wanted) && status == CLB_OK; i++) {
+        if (wanted[i].bytes > 0)
+            status = clb_buffer_get(workspace->runtime, wanted[i].kind, wanted[i].bytes,
+                                    wanted[i].buffer);
+    }
     return status;
 }
 
@@ -189,9 +175,7 @@ clb_status clb_workspace_prepare(struct clb_runtime *runtime,
     const struct clb_gemm_variant *plain = plain_of(variant);
     if (plain == NULL)
         return CLB_ERR_UNSUPPORTED;
-    if (clb_check_has_passed(&clb_dense_checks.systems[plain->precision]))
-        return CLB_OK;
-    return clb_workspace_check(runtime, plain);
+    return clb_systems_passed[plain->precision] ? CLB_OK : clb_workspace_check(runtime, plain);
 }
 
 clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
@@ -200,25 +184,11 @@ clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtim
 {
     *workspace = (struct clb_workspace){0};
     clb_status status = clb_workspace_prepare(runtime, variant);
-    if (status != CLB_OK)
-        return status;
-    status = clb_workspace_open_unchecked(workspace, runtime, plain_of(variant), limits);
+    if (status == CLB_OK)
+        status = clb_workspace_open_unchecked(workspace, runtime, plain_of(variant), limits);
     if (status == CLB_OK)
         workspace->direct = clb_direct_prepare(plain_of(variant)) == CLB_OK;
     return status;
-}
-
-clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
-                                const char *name, const struct clb_argument *arguments,
-                                size_t count)
-{
-    size_t global = workspace->groups * workspace->group, local = workspace->group;
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(workspace->queue_set, program, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(workspace->queue, kernel, name, arguments, count, 1, &global, &local, 0,
-                            NULL, NULL);
 }
 
 bool clb_workspace_finish(struct clb_workspace *workspace)
@@ -235,4 +205,97 @@ void clb_workspace_close(struct clb_workspace *workspace, bool idle)
         clb_buffer_end(workspace->runtime, buffers[i], idle);
     clb_queue_set_end(workspace->queue_set, idle);
     *workspace = (struct clb_workspace){0};
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+clb_status clb_workspace_launch_groups(struct clb_workspace *workspace, struct clb_program *program,
+                                       const char *name, size_t groups, size_t group,
+                                       const struct clb_links *links,
+                                       const struct clb_argument *arguments, size_t count)
+{
+    const struct clb_links none = {0};
+    size_t global = groups * group;
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(workspace->queue_set, program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    links = links != NULL ? links : &none;
+    return clb_queue_launch(workspace->queue, kernel, name, arguments, count, 1, &global, &group,
+                            links->waits, links->wait_list, links->event);
+}
+
+clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
+                                const char *name, const struct clb_argument *arguments,
+                                size_t count)
+{
+    return clb_workspace_launch_groups(workspace, program, name, workspace->groups,
+                                       workspace->group, NULL, arguments, count);
+}
+
+clb_status clb_dmat_send_moves(struct clb_workspace *workspace, size_t count)
+{
+    if (count == 0)
+        return CLB_OK;
+    return clb_queue_write(workspace->queue, workspace->moves->mem, 0,
+                           count * sizeof(struct clb_move), workspace->moves_host->host, 0, NULL,
+                           NULL);
+}
+
+clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dmat *x,
+                            const struct clb_moves *moves, size_t before, size_t gap)
+{
+    const cl_uint count = (cl_uint)moves->count;
+    if (count == 0 || x->cols == 0)
+        return CLB_OK;
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_laswp",
+                                CLB_ARGUMENTS(CLB_PLACE(x), CLB_ARG(x->cols), CLB_ARG(before),
+                                              CLB_ARG(gap), CLB_ARG(moves->mem),
+                                              CLB_ARG(moves->first), CLB_ARG(count)));
+}
+
+clb_status clb_dmat_move(struct clb_workspace *workspace, const struct clb_dmat *x, size_t count)
+{
+    const struct clb_moves moves = {workspace->moves->mem, 0, count};
+    return clb_dmat_move_by(workspace, x, &moves, x->cols, 0);
+}
+
+clb_status clb_dmat_move_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
+                              const struct clb_dmat *y, size_t count)
+{
+    const cl_uint moves = (cl_uint)count;
+    if (x->cols == 0)
+        return CLB_OK;
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_laswp_copy",
+                                CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(x->rows),
+                                              CLB_ARG(x->cols), CLB_ARG(workspace->moves->mem),
+                                              CLB_ARG(moves)));
+}
+
+clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dmat *x,
+                            const struct clb_dmat *y, cl_mem order)
+{
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_permute_rows",
+                                CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(x->rows),
+                                              CLB_ARG(x->cols), CLB_ARG(order)));
+}
+
+clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
+                              const struct clb_dmat *y, bool below)
+{
+    clb_precision precision = workspace->variant->precision;
+    const struct clb_argument one = {clb_precision_size(precision), clb_scalar_one(precision)};
+    const cl_uint copies = below;
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_trapezoid",
+                                CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->rows),
+                                              CLB_ARG(y->cols), one, CLB_ARG(copies)));
+}
+
+clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
+                                  const struct clb_dmat *y, bool upper)
+{
+    const cl_uint above = upper;
+    return clb_workspace_launch(
+        workspace, workspace->laswp, "clb_triangle",
+        CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->cols), CLB_ARG(above)));
 }

@@ -123,16 +123,6 @@ static clb_status geqrf_bring_in(struct geqrf_run *qr)
     return status;
 }
 
-static clb_status geqrf_write_back(struct geqrf_run *qr)
-{
-    bool written = false;
-    if (qr->run.discrete)
-        return clb_job_publish(&qr->run, 0);
-    clb_status status = clb_job_copy_out(&qr->run, &qr->x, &written);
-    qr->result->columns_written = written ? qr->x.cols : 0;
-    return status;
-}
-
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_call *call, const struct clb_host_blas *next,
                          struct clb_factors *result)
@@ -148,9 +138,8 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                            .next = next,
                            .result = result};
     qr.panels = (struct clb_panels){.run = &qr.run, .work = &work, .context = &qr, .x = &qr.x};
-    result->columns_written = 0;
-    result->host_work = 0;
-    result->kernel = variant->name;
+    *result = (struct clb_factors){.tau = result->tau, .kernel = variant->name};
+    bool written = false;
     clb_status status = geqrf_open(&qr);
     if (status == CLB_OK)
         status = geqrf_bring_in(&qr);
@@ -159,51 +148,11 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     if (status == CLB_OK)
         status = clb_job_complete(&qr.run);
     if (status == CLB_OK)
-        status = geqrf_write_back(&qr);
+        status = qr.run.discrete ? clb_job_publish(&qr.run, 0)
+                                 : clb_job_copy_out(&qr.run, &qr.x, &written);
     status = clb_job_end(&qr.run, status);
-    if (qr.run.discrete)
-        result->columns_written = clb_job_written(&qr.run);
+    result->columns_written = qr.run.discrete ? clb_job_written(&qr.run) : written ? qr.x.cols : 0;
     clb_reflectors_close(&qr.reflectors, qr.run.idle);
     clb_job_close(&qr.run);
     return status;
-}
-
-void clb_geqrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
-                      struct clb_factors *result)
-{
-    const bool adjoint = clb_call_is_adjoint(call),
-               real = clb_precision_parts(call->precision) == 1;
-    const size_t element = clb_precision_size(call->precision), written = result->columns_written;
-    const size_t m = adjoint ? call->n : call->m, n = adjoint ? call->m : call->n;
-    const size_t k = clb_min(written, clb_min(m, n));
-    /* From one column of A to the next, and from one row. */
-    const size_t across = (adjoint ? 1 : call->lda) * element;
-    const size_t down = (adjoint ? call->lda : 1) * element;
-    char *right = (char *)call->a + written * across;
-    if (written == n)
-        return;
-    if (k > 0) {
-        /* Q^H*A2, or its adjoint A2^H*Q, where the Q of LQ is this one's adjoint. */
-        struct clb_call reflect =
-            clb_call_of(clb_routine_of(CLB_KIND_ormqr, call->precision, adjoint));
-        reflect.right = adjoint;
-        reflect.transa = real ? CLB_OP_T : CLB_OP_C;
-        reflect.m = adjoint ? n - written : m;
-        reflect.n = adjoint ? m : n - written;
-        reflect.k = k;
-        reflect.a = call->a;
-        reflect.tau = result->tau;
-        reflect.c = right;
-        reflect.lda = reflect.ldc = call->lda;
-        clb_host_call(next, &reflect);
-    }
-    if (k < m) {
-        struct clb_call rest = *call;
-        rest.m -= adjoint ? written : k;
-        rest.n -= adjoint ? k : written;
-        rest.a = right + k * down;
-        rest.tau = (char *)result->tau + k * element;
-        clb_host_call(next, &rest);
-    }
-    result->columns_written = n;
 }

@@ -163,12 +163,12 @@ static clb_status ooc_get_columns(struct ooc_run *ooc, size_t cols, struct clb_b
 
 /* Divide the matrix into blocks of about `width` columns and get all memory, before anything is
  * enqueued. */
-static clb_status ooc_open(struct ooc_run *ooc, size_t width)
+static clb_status ooc_open(struct ooc_run *ooc, const struct clb_panel_work *work, size_t width)
 {
     struct clb_getrf_run *lu = &ooc->lu;
     size_t widest = 0, widest_panel = 0;
     lu->most = width;
-    clb_status status = clb_getrf_open(lu);
+    clb_status status = clb_getrf_open(lu, work);
     if (status == CLB_OK)
         status = make_blocks(ooc, width);
     for (size_t b = 0; b < ooc->blocks; b++)
@@ -335,13 +335,12 @@ static clb_status run_with_width(const struct clb_getrf_run *unopened, char *hos
                                                .apply = clb_getrf_apply};
     struct ooc_run ooc = {.lu = *unopened, .host = host};
     struct clb_job *run = &ooc.lu.run;
-    ooc.lu.panels = (struct clb_panels){.run = run, .work = &work, .context = &ooc, .x = &ooc.lu.x};
-    clb_status status = ooc_open(&ooc, width);
+    clb_status status = ooc_open(&ooc, &work, width);
     *begun = run->begun;
     if (status == CLB_OK)
         status = run_blocks(&ooc);
     if (*begun)
-        status = clb_transfer_queue_finish(run->transfers, status);
+        status = clb_job_end_transfers(run, status);
     /* The device must have completed everything without error before anything is written. */
     if (status == CLB_OK)
         status = clb_job_complete(run);
@@ -363,7 +362,7 @@ static size_t guess_width(const struct clb_getrf_run *lu)
     return clb_max(clb_min(columns - clb_min(columns, 5 * panel), lu->call->n), panel);
 }
 
-clb_status clb_getrf_run_blocks(struct clb_getrf_run *lu)
+clb_status clb_getrf_run_blocks(const struct clb_getrf_run *lu)
 {
     size_t bytes, width = lu->run.variant->tuning.value[CLB_PARAM_GETRF_BLOCK];
     struct clb_getrf_run shape = *lu;

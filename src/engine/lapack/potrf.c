@@ -302,16 +302,6 @@ static clb_status take_back(struct potrf_run *chol, const struct clb_dmat *diago
     return CLB_OK;
 }
 
-static size_t potrf_on_host(const struct clb_host_blas *next, const struct clb_call *call, size_t n,
-                            void *a, size_t lda)
-{
-    struct clb_call block = clb_call_as(call, CLB_KIND_potrf);
-    block.m = block.n = n;
-    block.a = a;
-    block.lda = lda;
-    return clb_host_call(next, &block);
-}
-
 /* Wait for the diagonal block, factor it, and enqueue its upload. Where it has a pivot that is not
  * positive, the part before that pivot is downloaded again and factored on its own, because a
  * library leaves the rows below it undefined. *width is then the order of that part. */
@@ -322,7 +312,10 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
     size_t first_width = *width, info = 0;
     clb_status status = await_block(chol, &diagonal, event);
     while (status == CLB_OK) {
-        info = potrf_on_host(chol->next, chol->call, *width, chol->host_block->host, *width);
+        struct clb_call block = clb_call_as(chol->call, CLB_KIND_potrf);
+        block.m = block.n = block.lda = *width;
+        block.a = chol->host_block->host;
+        info = clb_host_call(chol->next, &block);
         chol->result->host_work +=
             clb_work_of(CLB_STEM_potrf, (double)*width, (double)*width, (double)*width);
         if (info == 0)
@@ -519,98 +512,4 @@ clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
         clb_potf2_close(&chol.block, &chol.run.workspace, chol.run.idle);
     clb_job_close(&chol.run);
     return status;
-}
-
-/* ---- after a failure ------------------------------------------------------------------------- */
-
-/* Finish on the CPU a factorisation of which the first columns are written.
- *
- * With c columns written: for A = L*L^H all rows of these columns are final: A22 -= L21*L21^H, and
- * A22 is factored. For A = U^H*U the other columns are still as before the factorisation, their
- * first c rows too: so first U12 = U11^-H*A12, then A22 -= U12^H*U12. The triangle of A22 is
- * updated in block columns, and the diagonal block of each column by column, because the other
- * triangle must not be written. */
-#define BLOCK ((size_t)64)
-
-static void *potrf_resume_at(const struct clb_call *call, size_t row, size_t col)
-{
-    return (char *)call->a + (row + col * call->lda) * clb_precision_size(call->precision);
-}
-
-static void solve_right(const struct clb_call *call, const struct clb_host_blas *next,
-                        size_t written)
-{
-    struct clb_call trsm = clb_call_as(call, CLB_KIND_trsm);
-    trsm.transa = CLB_OP_C;
-    trsm.m = written;
-    trsm.n = call->n - written;
-    trsm.alpha = clb_scalar_one(call->precision);
-    trsm.b = potrf_resume_at(call, 0, written);
-    trsm.ldb = call->lda;
-    clb_host_call(next, &trsm);
-}
-
-/* Subtract from A(row:row+rows, col:col+cols) the product of the first `depth` rows of U or columns
- * of L. */
-static void potrf_resume_update(const struct clb_call *call, const struct clb_host_blas *next,
-                                size_t depth, size_t row, size_t rows, size_t col, size_t cols)
-{
-    const bool upper = call->upper;
-    struct clb_call gemm = clb_call_as(call, CLB_KIND_gemm);
-    gemm.transa = upper ? CLB_OP_C : CLB_OP_N;
-    gemm.transb = upper ? CLB_OP_N : CLB_OP_C;
-    gemm.m = rows;
-    gemm.n = cols;
-    gemm.k = depth;
-    gemm.alpha = clb_scalar_minus_one(call->precision);
-    gemm.beta = clb_scalar_one(call->precision);
-    gemm.a = upper ? potrf_resume_at(call, 0, row) : potrf_resume_at(call, row, 0);
-    gemm.b = upper ? potrf_resume_at(call, 0, col) : potrf_resume_at(call, col, 0);
-    gemm.c = potrf_resume_at(call, row, col);
-    gemm.ldb = gemm.ldc = call->lda;
-    if (rows > 0)
-        clb_host_call(next, &gemm);
-}
-
-/* Clear the imaginary part of a diagonal element, because a product with beta = 1 may read it. */
-static void clear_imaginary(const struct clb_call *call, size_t q)
-{
-    void *element = potrf_resume_at(call, q, q);
-    if (call->precision == CLB_C)
-        ((float *)element)[1] = 0;
-    else if (call->precision == CLB_Z)
-        ((double *)element)[1] = 0;
-}
-
-static void update_triangle(const struct clb_call *call, const struct clb_host_blas *next,
-                            size_t written)
-{
-    for (size_t j = written; j < call->n; j += BLOCK) {
-        size_t end = clb_min(j + BLOCK, call->n);
-        for (size_t q = j; q < end; q++) {
-            size_t first = call->upper ? j : q, last = call->upper ? q + 1 : end;
-            clear_imaginary(call, q);
-            potrf_resume_update(call, next, written, first, last - first, q, 1);
-        }
-        if (call->upper)
-            potrf_resume_update(call, next, written, written, j - written, j, end - j);
-        else
-            potrf_resume_update(call, next, written, end, call->n - end, j, end - j);
-    }
-}
-
-void clb_potrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
-                      struct clb_factors *result)
-{
-    size_t written = result->columns_written, n = call->n;
-    /* With info set no more columns are to be written than these. */
-    if (written == n || (result->info != 0 && written == result->info - 1))
-        return;
-    if (call->upper)
-        solve_right(call, next, written);
-    update_triangle(call, next, written);
-    size_t info =
-        potrf_on_host(next, call, n - written, potrf_resume_at(call, written, written), call->lda);
-    result->info = info != 0 ? written + info : 0;
-    result->columns_written = n;
 }

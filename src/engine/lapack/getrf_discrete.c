@@ -1,0 +1,268 @@
+/* LAPACK xGETRF on a device that has memory of its own, and xGESV.
+ *
+ * The first panel is factored from a copy in pinned memory while the other columns are uploaded,
+ * and the first step is applied to them in groups as they arrive (job.h). Where the device
+ * factors the panels getrf_lookahead.c runs the steps. When the last step is done the device copies
+ * columns, with their rows in the final order, to one of a few chunks of memory, from which the
+ * transfer queue writes them to the caller's matrix, from left to right. */
+#include "engine/transfer/transfer_queue.h"
+#include "getrf.h"
+
+#include <stdlib.h>
+
+/* Chunks being downloaded at once. */
+#define CHUNKS ((size_t)4)
+
+struct getrf_discrete {
+    struct clb_getrf_run *lu;
+    struct clb_job *run;                /* its job */
+    struct clb_gemm_progress *progress; /* of the right-hand sides, if any */
+    struct clb_buffer *chunk[CHUNKS], *order;
+    cl_uint *order_host; /* row order of a panel's columns at write-back */
+    bool ahead;          /* the device factors the panels */
+};
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+/* The end of the columns from k on, where a panel begins, that get the same row order when they are
+ * written back: the panel, or all columns after the last one. */
+static size_t end_of_order(const struct clb_getrf_run *lu, size_t k, size_t n)
+{
+    return k < lu->inner ? k + clb_getrf_width(lu, k) : n;
+}
+
+/* Add the downloads, each of columns with one row order. */
+static void add_chunks(struct clb_getrf_run *lu, size_t chunk_cols)
+{
+    size_t m = lu->x.rows, n = lu->x.cols;
+    for (size_t k = 0, end; k < n; k = end) {
+        end = end_of_order(lu, k, n);
+        for (size_t j = k; j < end; j += chunk_cols) {
+            const struct clb_dmat x = {.rows = m, .cols = clb_min(chunk_cols, end - j), .ld = m};
+            clb_job_add_columns(&lu->run, true, &x, j)->extent = x.cols;
+        }
+    }
+}
+
+/* The parts of B in the progress are the chunks after A's last column. */
+static clb_status make_parts(struct getrf_discrete *discrete)
+{
+    const struct clb_job *run = discrete->run;
+    struct clb_gemm_progress *progress = discrete->progress;
+    size_t n = discrete->lu->call->n, first = 0;
+    const struct clb_transfer *chunk = run->transfer + run->uploads;
+    while (first < n)
+        first += chunk++->x.cols;
+    clb_status status = clb_gemm_progress_make(
+        progress, (size_t)(run->transfer + run->uploads + run->downloads - chunk));
+    for (size_t i = 0, j = 0; i < progress->parts; j += chunk[i++].x.cols)
+        progress->part[i] = (struct clb_rect){0, j, discrete->lu->x.rows, chunk[i].x.cols};
+    return status;
+}
+
+/* All memory, before anything is enqueued. */
+static clb_status discrete_open(struct getrf_discrete *discrete, const struct clb_panel_work *work)
+{
+    struct clb_getrf_run *lu = discrete->lu;
+    struct clb_job *run = discrete->run;
+    clb_status status = clb_getrf_open(lu, work);
+    if (status != CLB_OK)
+        return status;
+    size_t m = lu->x.rows, n = lu->x.cols;
+    size_t chunk_cols = clb_max(CLB_PIECE_BYTES / (m * run->element), 1);
+    discrete->ahead = clb_getrf_is_on_device(lu, 0);
+    status = clb_job_matrix(run, &lu->x);
+    if (status == CLB_OK && !discrete->ahead)
+        status = clb_panels_open(&lu->panels,
+                                 clb_max(clb_getrf_width(lu, 0), clb_min(lu->tail, lu->inner)));
+    if (status == CLB_OK)
+        status = clb_job_plan(run, CLB_PANELS_UPLOADS + 2 * n);
+    if (status != CLB_OK)
+        return status;
+    if (discrete->ahead)
+        clb_lookahead_add_uploads(lu);
+    else
+        clb_panels_add_uploads(&lu->panels, lu->nb);
+    add_chunks(lu, chunk_cols);
+    for (size_t i = 0; i < clb_min(CHUNKS, run->downloads) && status == CLB_OK; i++)
+        status = clb_job_buffer(run, CLB_MEMORY_DEVICE, m * chunk_cols * run->element,
+                                &discrete->chunk[i]);
+    if (status == CLB_OK)
+        status = clb_job_buffer(run, CLB_MEMORY_DEVICE, m * sizeof(cl_uint), &discrete->order);
+    discrete->order_host = calloc(m, sizeof *discrete->order_host);
+    if (status == CLB_OK && discrete->order_host == NULL)
+        status = CLB_ERR_NOMEM;
+    if (status == CLB_OK && lu->solves)
+        status = make_parts(discrete);
+    return status == CLB_OK ? clb_job_begin(run) : status;
+}
+
+/* ---- write-back ------------------------------------------------------------------------------ */
+
+static clb_status send_order(struct getrf_discrete *discrete, size_t end)
+{
+    const struct clb_getrf_run *lu = discrete->lu;
+    clb_getrf_order(lu, end, lu->inner, discrete->order_host);
+    return clb_queue_write_now(lu->run.workspace.queue, discrete->order->mem, 0,
+                               lu->x.rows * sizeof(cl_uint), discrete->order_host);
+}
+
+static clb_status send_chunk(struct getrf_discrete *discrete, size_t index, size_t first)
+{
+    struct clb_job *run = discrete->run;
+    struct clb_transfer *transfer = &run->transfer[run->uploads + index];
+    const struct clb_dmat from =
+        clb_dmat_part(&discrete->lu->x, 0, first, discrete->lu->x.rows, transfer->x.cols);
+    clb_status status = CLB_OK;
+    if (index >= CHUNKS)
+        status = clb_transfer_queue_await_arrival(run->transfers, run->uploads + index - CHUNKS);
+    transfer->x.mem = discrete->chunk[index % CHUNKS]->mem;
+    if (status == CLB_OK)
+        status = clb_dmat_permute(&run->workspace, &from, &transfer->x, discrete->order->mem);
+    if (status == CLB_OK)
+        status = clb_queue_confirm(run->workspace.queue);
+    return status == CLB_OK ? clb_job_publish(run, index) : status;
+}
+
+static clb_status discrete_write_back(struct getrf_discrete *discrete)
+{
+    const struct clb_getrf_run *lu = discrete->lu;
+    const struct clb_transfer *download = discrete->run->transfer + discrete->run->uploads;
+    size_t chunk = 0, n = lu->result->info == 0 ? lu->x.cols : lu->call->n;
+    clb_status status = CLB_OK;
+    for (size_t k = 0, end; k < n && status == CLB_OK; k = end) {
+        end = end_of_order(lu, k, n);
+        status = send_order(discrete, end);
+        for (size_t j = k; j < end && status == CLB_OK; j += download[chunk++].x.cols)
+            status = send_chunk(discrete, chunk, j);
+    }
+    return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* Solve U*X = B for the right-hand sides when all steps have been applied to them. */
+static clb_status solve_rest(struct clb_getrf_run *lu)
+{
+    size_t n = lu->call->n;
+    const struct clb_dmat_triangle triangle = {
+        .a = clb_dmat_part(&lu->x, 0, 0, n, n), .upper = true, .short_sums = true};
+    const struct clb_dmat b = clb_dmat_part(&lu->x, 0, n, n, lu->x.cols - n);
+    clb_status status = clb_dmat_pack_triangle(&lu->run.workspace, &triangle);
+    return status == CLB_OK ? clb_dmat_solve(&lu->run.workspace, &triangle, &b) : status;
+}
+
+static clb_status discrete_run_steps(struct getrf_discrete *discrete)
+{
+    struct clb_getrf_run *lu = discrete->lu;
+    if (discrete->ahead)
+        return clb_lookahead_run(lu);
+    clb_panels_copy_in(&lu->panels);
+    return clb_panels_run(&lu->panels);
+}
+
+/* Note in the results what has been written to the caller's matrices. */
+static void note_written(struct getrf_discrete *discrete)
+{
+    struct clb_gemm_progress *progress = discrete->progress;
+    struct clb_factors *result = discrete->lu->result;
+    size_t written = clb_job_written(discrete->run), n = discrete->lu->call->n;
+    result->columns_written = clb_min(written, n);
+    if (!discrete->lu->solves)
+        return;
+    for (size_t i = 0; i < progress->parts; i++)
+        progress->written[i] = n + progress->part[i].col < written;
+    progress->kernel = result->kernel;
+    if (result->info != 0)
+        clb_gemm_progress_free(progress);
+}
+
+clb_status clb_getrf_run_discrete(struct clb_getrf_run *lu, struct clb_gemm_progress *progress,
+                                  bool *begun)
+{
+    static const struct clb_panel_work work = {.width = clb_getrf_width,
+                                               .factor = clb_getrf_factor,
+                                               .is_in_place = clb_getrf_is_on_device,
+                                               .factor_in_place = clb_getrf_factor_on_device,
+                                               .prepare = clb_getrf_prepare,
+                                               .apply = clb_getrf_apply};
+    struct getrf_discrete discrete = {.lu = lu, .run = &lu->run, .progress = progress};
+    clb_status status = discrete_open(&discrete, &work);
+    *begun = lu->run.begun;
+    if (status == CLB_OK)
+        status = discrete_run_steps(&discrete);
+    if (status == CLB_OK && lu->solves && lu->result->info == 0)
+        status = solve_rest(lu);
+    if (status == CLB_OK)
+        status = clb_job_complete(&lu->run);
+    if (status == CLB_OK)
+        status = discrete_write_back(&discrete);
+    status = clb_job_end(&lu->run, status);
+    if (*begun)
+        note_written(&discrete);
+    free(discrete.order_host);
+    clb_getrf_close(lu);
+    return status;
+}
+
+/* ---- xGESV: the factors stay on the device for the solve ---------------------------------------
+ *
+ * The right-hand sides are columns after those of A in the device's own memory. The steps of the
+ * factorisation interchange their rows and solve with L, so that U*X = L^-1*P*B remains. So there
+ * is one upload, and the solve with L costs the device next to nothing. The solutions are
+ * downloaded after A's last column and don't depend on each other: nothing of B is written before
+ * all of A is, and after a failure the columns of B that are left are computed by xGETRS.
+ * Where A is singular B is not downloaded.
+ *
+ * A device that shares the host's memory solves with the factors in the caller's memory, and so
+ * does one whose memory does not hold both matrices. */
+
+/* Whether the sums for right-hand sides are formed otherwise than those for the matrix's columns.
+ * For real precisions the order that is used for the matrix is no worse for them. */
+static bool has_own_sums(const struct clb_getrf_run *lu)
+{
+    return clb_precision_parts(lu->call->precision) > 1;
+}
+
+void clb_getrf_add_solve(const struct clb_getrf_run *lu, struct clb_workspace_limits *limits)
+{
+    const struct clb_workspace_limits solve = clb_solve_limits(lu->call->n, false, lu->call->nrhs);
+    limits->m = clb_max(limits->m, solve.m);
+    if (has_own_sums(lu)) /* their updates pack a panel beside the one that is kept */
+        limits->m = clb_max(limits->m, lu->x.rows);
+    limits->n = clb_max(limits->n, solve.n);
+    limits->k = clb_max(limits->k, solve.k);
+    limits->triangle = clb_max(limits->triangle, solve.triangle);
+}
+
+size_t clb_getrf_count_rhs(const struct clb_getrf_run *lu, size_t first, size_t count)
+{
+    size_t n = lu->call->n;
+    if (!has_own_sums(lu) || first + count <= n)
+        return 0;
+    return clb_min(first + count - n, count);
+}
+
+clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        const struct clb_call *call, const struct clb_host_blas *next,
+                        struct clb_factors *result, struct clb_gemm_progress *progress)
+{
+    struct clb_getrf_run lu = clb_getrf_run_of(runtime, variant, call, next, result);
+    clb_status status = CLB_ERR_NOMEM;
+    bool begun = false;
+    *progress = (struct clb_gemm_progress){0};
+    lu.solves = true;
+    lu.run.caller[1] = (struct clb_caller){call->b, call->ldb, call->nrhs, false};
+    if (lu.run.discrete && variant->tuning.value[CLB_PARAM_GETRF_BLOCK] == 0)
+        status = clb_getrf_run_discrete(&lu, progress, &begun);
+    if (status != CLB_ERR_NOMEM || begun)
+        return status;
+    clb_gemm_progress_free(progress);
+    status = clb_getrf_run(runtime, variant, call, next, result);
+    if (status != CLB_OK || result->info != 0)
+        return status;
+    struct clb_call with_factors = clb_call_as(call, CLB_KIND_getrs);
+    with_factors.ipiv = result->ipiv;
+    with_factors.wide = true;
+    return clb_getrs_run(runtime, variant, &with_factors, progress);
+}
