@@ -1,6 +1,9 @@
 /* Blocks of reflectors applied to matrices on the device, see larfb.h. */
 #include "larfb.h"
 
+#include <complex.h>
+#include <string.h>
+
 struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool right,
                                                   size_t extent)
 {
@@ -57,7 +60,47 @@ void clb_reflectors_close(struct clb_reflectors *reflectors, bool idle)
 
 /* ---- T --------------------------------------------------------------------------------------- */
 
-size_t clb_reflectors_count(const struct clb_reflectors *reflectors, size_t k)
+/* T from S = V^H*V in place, n x n, upper triangular with zeros below the diagonal: T(0:j-1, j) =
+ * -tau(j) * T(0:j-1, 0:j-1) * S(0:j-1, j), T(j, j) = tau(j), by multiples of T's columns. */
+#define FORM_T(name, number)                                                                       \
+    static void name(size_t n, const number *tau, number *t, size_t ld)                            \
+    {                                                                                              \
+        for (size_t j = 0; j < n; j++) {                                                           \
+            number *restrict y = t + j * ld;                                                       \
+            for (size_t p = 0; p < j; p++) {                                                       \
+                const number *restrict column = t + p * ld;                                        \
+                const number factor = -tau[j] * y[p];                                              \
+                for (size_t i = 0; i < p; i++)                                                     \
+                    y[i] += factor * column[i];                                                    \
+                y[p] = factor * column[p];                                                         \
+            }                                                                                      \
+            y[j] = tau[j];                                                                         \
+            memset(y + j + 1, 0, (n - j - 1) * sizeof *y);                                         \
+        }                                                                                          \
+    }
+FORM_T(form_s, float)
+FORM_T(form_d, double)
+FORM_T(form_c, float complex)
+FORM_T(form_z, double complex)
+
+static void form_t(clb_precision precision, size_t n, const void *tau, void *t, size_t ld)
+{
+    switch (precision) {
+    case CLB_S:
+        form_s(n, tau, t, ld);
+        break;
+    case CLB_D:
+        form_d(n, tau, t, ld);
+        break;
+    case CLB_C:
+        form_c(n, tau, t, ld);
+        break;
+    default:
+        form_z(n, tau, t, ld);
+    }
+}
+
+static size_t count_at(const struct clb_reflectors *reflectors, size_t k)
 {
     return clb_min(reflectors->nb, reflectors->a.cols - k);
 }
@@ -65,13 +108,12 @@ size_t clb_reflectors_count(const struct clb_reflectors *reflectors, size_t k)
 /* V of the block that begins with column k: the rows from k on. */
 static struct clb_dmat vectors(const struct clb_reflectors *reflectors, size_t k)
 {
-    return clb_dmat_part(&reflectors->v, 0, 0, reflectors->a.rows - k,
-                         clb_reflectors_count(reflectors, k));
+    return clb_dmat_part(&reflectors->v, 0, 0, reflectors->a.rows - k, count_at(reflectors, k));
 }
 
 static struct clb_dmat reflect_factor(const struct clb_reflectors *reflectors, size_t k)
 {
-    size_t count = clb_reflectors_count(reflectors, k);
+    size_t count = count_at(reflectors, k);
     return clb_dmat_part(&reflectors->t, 0, k, count, count);
 }
 
@@ -109,9 +151,9 @@ clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, 
     if (status == CLB_OK)
         status = clb_queue_read_now(queue, t->mem, offset, bytes, host);
     for (size_t k = first; k < end && status == CLB_OK; k += reflectors->nb)
-        clb_form_t(reflectors->workspace->variant->precision, clb_reflectors_count(reflectors, k),
-                   (const char *)reflectors->tau + k * element,
-                   host + (k - first) * t->ld * element, t->ld);
+        form_t(reflectors->workspace->variant->precision, count_at(reflectors, k),
+               (const char *)reflectors->tau + k * element, host + (k - first) * t->ld * element,
+               t->ld);
     if (status == CLB_OK)
         status = clb_queue_write(queue, t->mem, offset, bytes, host, 0, NULL, NULL);
     return status;
@@ -119,44 +161,25 @@ clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, 
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static void describe_left(const struct clb_dmat *v, const struct clb_dmat *t, clb_op op,
-                          const struct clb_dmat *w, const struct clb_dmat *c,
-                          struct clb_dmat_update step[3])
-{
-    const struct clb_dmat before = clb_dmat_part(&w[0], 0, 0, v->cols, c->cols);
-    const struct clb_dmat after = clb_dmat_part(&w[1], 0, 0, v->cols, c->cols);
-    step[0] =
-        (struct clb_dmat_update){.a = *v, .op_a = CLB_OP_C, .b = *c, .c = before, .assign = true};
-    step[1] =
-        (struct clb_dmat_update){.a = *t, .op_a = op, .b = before, .c = after, .assign = true};
-    step[2] = (struct clb_dmat_update){.a = *v, .b = after, .c = *c};
-}
-
-static void describe_right(const struct clb_dmat *v, const struct clb_dmat *t, clb_op op,
-                           const struct clb_dmat *w, const struct clb_dmat *c,
-                           struct clb_dmat_update step[3])
-{
-    const struct clb_dmat before = clb_dmat_part(&w[0], 0, 0, c->rows, v->cols);
-    const struct clb_dmat after = clb_dmat_part(&w[1], 0, 0, c->rows, v->cols);
-    step[0] = (struct clb_dmat_update){.a = *c, .b = *v, .c = before, .assign = true};
-    step[1] =
-        (struct clb_dmat_update){.a = before, .b = *t, .op_b = op, .c = after, .assign = true};
-    step[2] = (struct clb_dmat_update){.a = after, .b = *v, .op_b = CLB_OP_C, .c = *c};
-}
-
 clb_status clb_reflectors_apply(struct clb_reflectors *reflectors, size_t k, clb_op op,
                                 const struct clb_dmat *c)
 {
+    const bool right = reflectors->right;
     const struct clb_dmat v = vectors(reflectors, k), t = reflect_factor(reflectors, k);
-    struct clb_dmat_update step[3];
+    const size_t rows = right ? c->rows : v.cols, cols = right ? v.cols : c->cols;
+    const struct clb_dmat before = clb_dmat_part(&reflectors->w[0], 0, 0, rows, cols);
+    const struct clb_dmat after = clb_dmat_part(&reflectors->w[1], 0, 0, rows, cols);
+    const struct clb_dmat_update steps[2][3] = {
+        {{.a = v, .op_a = CLB_OP_C, .b = *c, .c = before, .assign = true},
+         {.a = t, .op_a = op, .b = before, .c = after, .assign = true},
+         {.a = v, .b = after, .c = *c}},
+        {{.a = *c, .b = v, .c = before, .assign = true},
+         {.a = before, .b = t, .op_b = op, .c = after, .assign = true},
+         {.a = after, .b = v, .op_b = CLB_OP_C, .c = *c}}};
     if (c->rows == 0 || c->cols == 0)
         return CLB_OK;
-    if (reflectors->right)
-        describe_right(&v, &t, op, reflectors->w, c, step);
-    else
-        describe_left(&v, &t, op, reflectors->w, c, step);
     clb_status status = load(reflectors, k);
-    for (size_t i = 0; i < CLB_COUNT_OF(step) && status == CLB_OK; i++)
-        status = clb_dmat_update(reflectors->workspace, &step[i]);
+    for (size_t i = 0; i < 3 && status == CLB_OK; i++)
+        status = clb_dmat_update(reflectors->workspace, &steps[right][i]);
     return status;
 }

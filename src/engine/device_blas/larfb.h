@@ -35,9 +35,6 @@ clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_wor
 /* `idle`: no enqueued command is still running. */
 void clb_reflectors_close(struct clb_reflectors *reflectors, bool idle);
 
-/* Reflectors of the block that begins with column k. */
-size_t clb_reflectors_count(const struct clb_reflectors *reflectors, size_t k);
-
 /* Compute T of the blocks in columns [first, end), whose vectors are on the device. Waits for S. */
 clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first,
                                size_t end) CLB_MUST_CHECK;
@@ -46,9 +43,5 @@ clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first,
  * H changes: the rows, or columns, from k on. */
 clb_status clb_reflectors_apply(struct clb_reflectors *reflectors, size_t k, clb_op op,
                                 const struct clb_dmat *c) CLB_MUST_CHECK;
-
-/* larft.c: compute T from S in place: n x n, upper triangular with tau on the diagonal and zeros
- * below it. */
-void clb_form_t(clb_precision precision, size_t n, const void *tau, void *t, size_t ld);
 
 #endif

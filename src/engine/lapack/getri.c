@@ -57,8 +57,8 @@ static clb_status invert_rows(struct clb_solve *solve, struct clb_workspace *wor
                               const struct clb_dmat *part)
 {
     struct inverting *inverting = solve->context;
-    const struct clb_dmat_triangle *packed = inverting->triangles.packed;
-    size_t n = solve->n, first = inverting->row / workspace->block * workspace->block;
+    const struct clb_dmat_triangle *packed = inverting->triangles.step;
+    size_t n = solve->call.n, first = inverting->row / workspace->block * workspace->block;
     struct clb_dmat_triangle upper = packed[0];
     const struct clb_dmat y = clb_dmat_part(part, 0, first, part->rows, n - first);
     upper.a = clb_dmat_part(&upper.a, first, first, n - first, n - first);
@@ -70,35 +70,6 @@ static clb_status invert_rows(struct clb_solve *solve, struct clb_workspace *wor
     return status;
 }
 
-static clb_status solve_for_inverse(struct clb_runtime *runtime,
-                                    const struct clb_gemm_variant *variant,
-                                    const struct clb_call *call, void *x, size_t ld,
-                                    const char **kernel)
-{
-    struct clb_gemm_progress progress = {0};
-    struct clb_solve_work work = clb_solve_triangles_work;
-    struct inverting inverting = {
-        .triangles = {.step = {{.upper = true}, {.unit = true}}, .steps = 2}};
-    struct clb_solve solve = {.work = &work,
-                              .context = &inverting,
-                              .precision = call->precision,
-                              .right = true,
-                              .m = call->n,
-                              .n = call->n,
-                              .cols_a = call->n,
-                              .alpha = clb_scalar_one(call->precision),
-                              .a = call->a,
-                              .b = x,
-                              .lda = call->lda,
-                              .ldb = ld,
-                              .progress = &progress};
-    work.apply = invert_rows;
-    clb_status status = clb_solve_run(runtime, variant, &solve);
-    *kernel = progress.kernel;
-    clb_gemm_progress_free(&progress);
-    return status;
-}
-
 clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_call *call, const char **kernel)
 {
@@ -106,9 +77,21 @@ clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     size_t ld = clb_dmat_ld(n, element);
     cl_uint *order = clb_pivot_order(call, true);
     void *x = make_identity(call->precision, n, ld);
+    struct clb_gemm_progress progress = {0};
+    struct clb_solve_work work = clb_solve_triangles_work;
+    struct inverting inverting = {
+        .triangles = {.step = {{.upper = true}, {.unit = true}}, .steps = 2}};
+    struct clb_solve solve = clb_solve_of(call, true, n, n, x, ld);
     clb_status status = CLB_ERR_NOMEM;
-    if (order != NULL && x != NULL)
-        status = solve_for_inverse(runtime, variant, call, x, ld, kernel);
+    work.apply = invert_rows;
+    solve.work = &work;
+    solve.context = &inverting;
+    solve.progress = &progress;
+    if (order != NULL && x != NULL) {
+        status = clb_solve_run(runtime, variant, &solve);
+        *kernel = progress.kernel;
+        clb_gemm_progress_free(&progress);
+    }
     if (status == CLB_OK) {
         struct getri_writer writer = {call, x, ld, element, order};
         clb_share_columns(n, CLB_MAX_WORKERS + 1, write_inverse, &writer);

@@ -193,10 +193,12 @@ static clb_status inverse_open(struct inverse_run *inverting)
 
 /* ---- the inverse ----------------------------------------------------------------------------- */
 
-/* The block on the diagonal that begins at (i, i). */
-static struct clb_dmat square(const struct clb_dmat *x, size_t i, size_t order)
+/* A block of L or X, as it is stored. */
+static struct clb_dmat stored(const struct inverse_run *inverting, const struct clb_dmat *x,
+                              size_t row, size_t col, size_t rows, size_t cols)
 {
-    return clb_dmat_part(x, i, i, order, order);
+    return inverting->call->upper ? clb_dmat_part(x, col, row, cols, rows)
+                                  : clb_dmat_part(x, row, col, rows, cols);
 }
 
 /* The triangle of order m that begins at i, in the order of elimination, which is from the end: n -
@@ -204,7 +206,7 @@ static struct clb_dmat square(const struct clb_dmat *x, size_t i, size_t order)
 static struct clb_dmat_triangle triangle_at(const struct inverse_run *inverting, size_t i, size_t m)
 {
     const struct clb_call *call = inverting->call;
-    return (struct clb_dmat_triangle){.a = square(&inverting->a, i, m),
+    return (struct clb_dmat_triangle){.a = clb_dmat_part(&inverting->a, i, i, m, m),
                                       .right = !call->upper,
                                       .upper = call->upper,
                                       .unit = call->unit,
@@ -214,39 +216,33 @@ static struct clb_dmat_triangle triangle_at(const struct inverse_run *inverting,
 
 static clb_status invert_block(struct inverse_run *inverting, size_t i, size_t m)
 {
-    bool upper = inverting->call->upper;
     size_t beside = clb_min(inverting->base, inverting->n - i - m);
     const struct clb_dmat_triangle triangle = triangle_at(inverting, i, m);
-    const struct clb_dmat block = square(&inverting->x, i, m);
-    const struct clb_dmat around =
-        clb_dmat_part(&inverting->x, i, i, m + (upper ? beside : 0), m + (upper ? 0 : beside));
+    const struct clb_dmat block = clb_dmat_part(&inverting->x, i, i, m, m);
+    const struct clb_dmat around = stored(inverting, &inverting->x, i, i, m, m + beside);
     clb_status status = clb_dmat_trapezoid(&inverting->run.workspace, &around, &around, false);
     return status == CLB_OK ? clb_dmat_solve(&inverting->run.workspace, &triangle, &block) : status;
 }
 
-/* X21 = -X22*L21, or -U12*X22, where X22 begins at i + m1 and has order m2. */
+/* X21 = -X22*L21, where X22 begins at i + m1 and has order m2. */
 static clb_status multiply_beside(struct inverse_run *inverting, size_t i, size_t m1, size_t m2)
 {
-    const struct clb_dmat *a = &inverting->a, *x = &inverting->x;
+    const struct clb_dmat *x = &inverting->x;
     bool upper = inverting->call->upper;
     size_t split = i + m1;
     clb_status status = CLB_OK;
     for (size_t r = 0, h; r < m2 && status == CLB_OK; r += h) {
         h = clb_min(inverting->strip, m2 - r);
-        struct clb_dmat_update update = {.assign = true, .negate = true};
-        if (upper) {
-            update.a = clb_dmat_part(a, i, split, m1, r + h);
-            update.b = clb_dmat_part(x, split, split + r, r + h, h);
-            update.c = clb_dmat_part(x, i, split + r, m1, h);
-            update.cut = (struct clb_skip){.kind = CLB_SKIP_B_END, .b = (ptrdiff_t)r};
-        } else {
-            update.a = clb_dmat_part(x, split + r, split, h, r + h);
-            update.b = clb_dmat_part(a, split, i, r + h, m1);
-            update.c = clb_dmat_part(x, split + r, i, h, m1);
-            update.cut = (struct clb_skip){.kind = CLB_SKIP_A_END, .a = (ptrdiff_t)r};
-        }
-        if (!inverting->cuts)
-            update.cut.kind = 0;
+        const struct clb_dmat x22 = stored(inverting, x, split + r, split, h, r + h);
+        const struct clb_dmat l21 = stored(inverting, &inverting->a, split, i, r + h, m1);
+        struct clb_dmat_update update = {.a = upper ? l21 : x22,
+                                         .b = upper ? x22 : l21,
+                                         .c = stored(inverting, x, split + r, i, h, m1),
+                                         .assign = true,
+                                         .negate = true};
+        if (inverting->cuts)
+            update.cut = upper ? (struct clb_skip){.kind = CLB_SKIP_B_END, .b = (ptrdiff_t)r}
+                               : (struct clb_skip){.kind = CLB_SKIP_A_END, .a = (ptrdiff_t)r};
         status = clb_dmat_update(&inverting->run.workspace, &update);
     }
     return status;
@@ -255,13 +251,11 @@ static clb_status multiply_beside(struct inverse_run *inverting, size_t i, size_
 /* Invert the triangle of order m that begins at i. All halves but the first are whole blocks. */
 static clb_status invert(struct inverse_run *inverting, size_t i, size_t m)
 {
-    bool upper = inverting->call->upper;
     if (m <= inverting->base)
         return invert_block(inverting, i, m);
     size_t m2 = clb_round_up(m / 2, inverting->base), m1 = m - m2, split = i + m1;
     const struct clb_dmat_triangle triangle = triangle_at(inverting, i, m1);
-    const struct clb_dmat beside = upper ? clb_dmat_part(&inverting->x, i, split, m1, m2)
-                                         : clb_dmat_part(&inverting->x, split, i, m2, m1);
+    const struct clb_dmat beside = stored(inverting, &inverting->x, split, i, m2, m1);
     clb_status status = invert(inverting, split, m2);
     if (status == CLB_OK)
         status = multiply_beside(inverting, i, m1, m2);
@@ -367,24 +361,21 @@ static clb_status square_triangle(struct inverse_run *inverting)
 /* Y = X^H*X or X*X^H by block rows: one triangle, and the elements of strips beside it. */
 static clb_status square_strips(struct inverse_run *inverting)
 {
-    const struct clb_dmat *x = &inverting->x, *y = &inverting->y;
+    const struct clb_dmat *x = &inverting->x;
     bool upper = inverting->call->upper;
     size_t n = inverting->n;
     clb_status status = CLB_OK;
     for (size_t i = 0, h; i < n && status == CLB_OK; i += h) {
         h = clb_min(inverting->strip, n - i);
-        struct clb_dmat_update update = {.assign = true};
-        if (upper) {
-            update.a = clb_dmat_part(x, 0, i, i + h, n - i);
-            update.b = clb_dmat_part(x, i, i, h, n - i);
-            update.op_b = CLB_OP_C;
-            update.c = clb_dmat_part(y, 0, i, i + h, h);
-        } else {
-            update.a = clb_dmat_part(x, i, i, n - i, h);
-            update.op_a = CLB_OP_C;
-            update.b = clb_dmat_part(x, i, 0, n - i, i + h);
-            update.c = clb_dmat_part(y, i, 0, h, i + h);
-        }
+        const struct clb_dmat strip = stored(inverting, x, i, i, n - i, h);
+        const struct clb_dmat all = stored(inverting, x, i, 0, n - i, i + h);
+        const struct clb_dmat_update update = {.a = upper ? all : strip,
+                                               .op_a = upper ? CLB_OP_N : CLB_OP_C,
+                                               .b = upper ? strip : all,
+                                               .op_b = upper ? CLB_OP_C : CLB_OP_N,
+                                               .c =
+                                                   stored(inverting, &inverting->y, i, 0, h, i + h),
+                                               .assign = true};
         status = clb_dmat_update(&inverting->run.workspace, &update);
     }
     return status;

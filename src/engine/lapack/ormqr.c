@@ -13,7 +13,7 @@ static struct clb_workspace_limits ormqr_limits_of(const struct clb_solve *solve
 {
     struct reflector_product *product = solve->context;
     product->extent = clb_solve_part(solve);
-    return clb_reflectors_limits(clb_solve_order(solve), product->nb, solve->right,
+    return clb_reflectors_limits(clb_solve_order(solve), product->nb, solve->call.right,
                                  product->extent);
 }
 
@@ -22,7 +22,7 @@ static clb_status ormqr_prepare(struct clb_solve *solve, struct clb_workspace *w
 {
     struct reflector_product *product = solve->context;
     product->reflectors = (struct clb_reflectors){
-        .nb = product->nb, .right = solve->right, .a = *a, .tau = product->call->tau};
+        .nb = product->nb, .right = solve->call.right, .a = *a, .tau = product->call->tau};
     clb_status status = clb_reflectors_open(&product->reflectors, workspace, product->extent);
     return status == CLB_OK ? clb_reflectors_form(&product->reflectors, 0, a->cols) : status;
 }
@@ -34,15 +34,14 @@ static clb_status ormqr_apply(struct clb_solve *solve, struct clb_workspace *wor
     struct reflector_product *product = solve->context;
     const bool plain = (product->call->transa == CLB_OP_N) != clb_call_is_adjoint(product->call);
     clb_op op = plain ? CLB_OP_N : CLB_OP_C;
-    bool forward = solve->right == (op == CLB_OP_N);
+    bool right = solve->call.right, forward = right == (op == CLB_OP_N);
     size_t nb = product->nb, blocks = clb_div_up(solve->cols_a, nb);
     clb_status status = CLB_OK;
     (void)workspace;
     for (size_t i = 0; i < blocks && status == CLB_OK; i++) {
         size_t k = (forward ? i : blocks - 1 - i) * nb;
-        const struct clb_dmat c = solve->right
-                                      ? clb_dmat_part(part, 0, k, part->rows, part->cols - k)
-                                      : clb_dmat_part(part, k, 0, part->rows - k, part->cols);
+        const struct clb_dmat c = right ? clb_dmat_part(part, 0, k, part->rows, part->cols - k)
+                                        : clb_dmat_part(part, k, 0, part->rows - k, part->cols);
         status = clb_reflectors_apply(&product->reflectors, k, op, &c);
     }
     return status;
@@ -60,20 +59,11 @@ clb_status clb_ormqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                                                ormqr_end};
     struct reflector_product product = {
         .call = call, .nb = clb_min(variant->tuning.value[CLB_PARAM_GEQRF_NB], call->k)};
-    struct clb_solve solve = {.work = &work,
-                              .context = &product,
-                              .precision = call->precision,
-                              .right = call->right,
-                              .m = call->m,
-                              .n = call->n,
-                              .cols_a = call->k,
-                              .alpha = clb_scalar_one(call->precision),
-                              .a = call->a,
-                              .b = call->c,
-                              .lda = call->lda,
-                              .adjoint_a = clb_call_is_adjoint(call),
-                              .ldb = call->ldc,
-                              .progress = progress};
-    *progress = (struct clb_gemm_progress){0};
+    struct clb_solve solve = clb_solve_of(call, call->right, call->m, call->n, call->c, call->ldc);
+    solve.work = &work;
+    solve.context = &product;
+    solve.cols_a = call->k;
+    solve.adjoint_a = clb_call_is_adjoint(call);
+    solve.progress = progress;
     return clb_solve_run(runtime, variant, &solve);
 }

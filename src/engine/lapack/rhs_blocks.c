@@ -1,7 +1,7 @@
 /* Operations on blocks of right-hand sides, see rhs_blocks.h: how B is divided and processed, and
  * BLAS xTRSM, LAPACK xGETRS and xPOTRS in the caller's memory. */
-#include "engine/transfer/transfer_queue.h"
 #include "rhs_blocks.h"
+#include "engine/transfer/transfer_queue.h"
 
 #include <stdlib.h>
 
@@ -10,18 +10,13 @@
 
 size_t clb_solve_order(const struct clb_solve *solve)
 {
-    return solve->right ? solve->n : solve->m;
-}
-
-size_t clb_solve_extent(const struct clb_solve *solve)
-{
-    return solve->right ? solve->m : solve->n;
+    return solve->call.right ? solve->call.n : solve->call.m;
 }
 
 size_t clb_solve_part(const struct clb_solve *solve)
 {
     const struct clb_rect *part = &solve->progress->part[0]; /* none is larger */
-    return solve->right ? part->rows : part->cols;
+    return solve->call.right ? part->rows : part->cols;
 }
 
 /* ---- triangles ------------------------------------------------------------------------------- */
@@ -30,7 +25,8 @@ static struct clb_workspace_limits solve_limits_of(const struct clb_solve *solve
 {
     const struct clb_solve_triangles *triangles = solve->context;
     size_t n = clb_solve_order(solve);
-    struct clb_workspace_limits limits = clb_solve_limits(n, solve->right, clb_solve_part(solve));
+    struct clb_workspace_limits limits =
+        clb_solve_limits(n, solve->call.right, clb_solve_part(solve));
     limits.triangle = triangles->steps * clb_round_up(n, CLB_MAX_BLOCK);
     return limits;
 }
@@ -41,15 +37,12 @@ static clb_status solve_pack(struct clb_solve *solve, struct clb_workspace *work
     struct clb_solve_triangles *triangles = solve->context;
     clb_status status = CLB_OK;
     for (size_t i = 0; i < triangles->steps && status == CLB_OK; i++) {
-        triangles->packed[i] =
-            (struct clb_dmat_triangle){.a = *a,
-                                       .right = solve->right,
-                                       .upper = triangles->step[i].upper,
-                                       .unit = triangles->step[i].unit,
-                                       .short_sums = true,
-                                       .op = triangles->step[i].op,
-                                       .at = i * clb_round_up(a->rows, workspace->block)};
-        status = clb_dmat_pack_triangle(workspace, &triangles->packed[i]);
+        struct clb_dmat_triangle *step = &triangles->step[i];
+        step->a = *a;
+        step->right = solve->call.right;
+        step->short_sums = true;
+        step->at = i * clb_round_up(a->rows, workspace->block);
+        status = clb_dmat_pack_triangle(workspace, step);
     }
     return status;
 }
@@ -60,12 +53,12 @@ static clb_status solve_part(struct clb_solve *solve, struct clb_workspace *work
     const struct clb_solve_triangles *triangles = solve->context;
     clb_status status = CLB_OK;
     for (size_t i = 0; i < triangles->steps && status == CLB_OK; i++)
-        status = clb_dmat_solve(workspace, &triangles->packed[i], part);
+        status = clb_dmat_solve(workspace, &triangles->step[i], part);
     return status;
 }
 
-const struct clb_solve_work clb_solve_triangles_work = {solve_limits_of, solve_pack, solve_part,
-                                                        NULL};
+const struct clb_solve_work clb_solve_triangles_work = {
+    .limits = solve_limits_of, .prepare = solve_pack, .apply = solve_part};
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
@@ -97,10 +90,9 @@ static struct clb_dmat slot_matrix(const struct solve_run *run, size_t index)
 
 static char *part_of_b(const struct solve_run *run, size_t index)
 {
-    const struct clb_solve *solve = run->solve;
-    const struct clb_rect *rect = &solve->progress->part[index];
-    return (char *)solve->b +
-           (rect->row + rect->col * solve->ldb) * clb_precision_size(solve->precision);
+    const struct clb_call *call = &run->solve->call;
+    const struct clb_rect *rect = &run->solve->progress->part[index];
+    return (char *)call->b + (rect->row + rect->col * call->ldb) * run->run.element;
 }
 
 static clb_status enqueue_map(struct solve_run *run, struct slot *slot, bool blocking)
@@ -117,39 +109,29 @@ static clb_status enqueue_unmap(struct solve_run *run, struct slot *slot)
                           : clb_queue_unmap(run->run.workspace.queue, slot->buffer->mem, mapped);
 }
 
-static void copy_part_in(struct solve_run *run, size_t index)
+/* Copy a part of B to its slot, or X back. */
+static void copy_part(struct solve_run *run, size_t index, bool out)
 {
     const struct clb_solve *solve = run->solve;
     const struct clb_rect *rect = &solve->progress->part[index];
-    void *slot = run->slot[index % 2].mapped;
-    if (solve->order_in != NULL)
-        clb_copy_ordered(solve->precision, rect->rows, rect->cols, solve->order_in,
-                         part_of_b(run, index), solve->ldb, slot, run->ld);
+    const clb_precision precision = solve->call.precision;
+    const cl_uint *order = out ? solve->order_out : solve->order_in;
+    void *b = part_of_b(run, index), *slot = run->slot[index % 2].mapped;
+    const void *from = out ? slot : b, *alpha = out ? clb_scalar_one(precision) : solve->call.alpha;
+    void *to = out ? b : slot;
+    const size_t ldb = solve->call.ldb, ld_from = out ? run->ld : ldb, ld_to = out ? ldb : run->ld;
+    if (order != NULL)
+        clb_copy_ordered(precision, rect->rows, rect->cols, order, from, ld_from, to, ld_to);
     else
-        clb_merge_tile(solve->precision, rect->rows, rect->cols, solve->alpha,
-                       part_of_b(run, index), solve->ldb, clb_scalar_zero(solve->precision), slot,
-                       run->ld);
-}
-
-static void copy_part_out(struct solve_run *run, size_t index)
-{
-    const struct clb_solve *solve = run->solve;
-    const struct clb_rect *rect = &solve->progress->part[index];
-    const void *slot = run->slot[index % 2].mapped;
-    if (solve->order_out != NULL)
-        clb_copy_ordered(solve->precision, rect->rows, rect->cols, solve->order_out, slot, run->ld,
-                         part_of_b(run, index), solve->ldb);
-    else
-        clb_merge_tile(solve->precision, rect->rows, rect->cols, clb_scalar_one(solve->precision),
-                       slot, run->ld, clb_scalar_zero(solve->precision), part_of_b(run, index),
-                       solve->ldb);
+        clb_merge_tile(precision, rect->rows, rect->cols, alpha, from, ld_from,
+                       clb_scalar_zero(precision), to, ld_to);
 }
 
 static clb_status enqueue_part(struct solve_run *run, size_t index)
 {
     struct slot *slot = &run->slot[index % 2];
     struct clb_dmat x = slot_matrix(run, index);
-    copy_part_in(run, index);
+    copy_part(run, index, false);
     clb_status status = enqueue_unmap(run, slot);
     if (status == CLB_OK)
         status = run->solve->work->apply(run->solve, &run->run.workspace, &x);
@@ -169,7 +151,7 @@ static clb_status write_part(struct solve_run *run, size_t index)
         status = clb_queue_set_await(run->run.workspace.queue_set, &slot->ready);
     if (status != CLB_OK)
         return status;
-    copy_part_out(run, index);
+    copy_part(run, index, true);
     run->solve->progress->written[index] = true;
     return CLB_OK;
 }
@@ -225,12 +207,11 @@ static void add_part(struct solve_run *run, size_t index, bool down)
     const struct clb_rect *place = &solve->progress->part[index % run->resident];
     const struct clb_dmat x =
         clb_dmat_part(&run->b, place->row, place->col, rect->rows, rect->cols);
-    struct clb_transfer *transfer = clb_job_add(
-        &run->run, down, &x,
-        (char *)solve->b + (rect->row + rect->col * solve->ldb) * run->run.element, solve->ldb);
+    struct clb_transfer *transfer =
+        clb_job_add(&run->run, down, &x, part_of_b(run, index), solve->call.ldb);
     transfer->held = !down && index >= run->resident;
-    transfer->by_rows = solve->right;
-    transfer->alpha = solve->alpha;
+    transfer->by_rows = solve->call.right;
+    transfer->alpha = solve->call.alpha;
     transfer->order = down ? solve->order_out : solve->order_in;
 }
 
@@ -317,14 +298,15 @@ static clb_status solve_transferred(struct solve_run *run)
 
 static clb_status solve_make_parts(struct clb_solve *solve, size_t wanted, size_t most)
 {
-    size_t extent = clb_solve_extent(solve), each = wanted;
+    const struct clb_call *call = &solve->call;
+    size_t extent = call->right ? call->m : call->n, each = wanted;
     if (wanted == 0)
         each = clb_round_up(clb_div_up(extent, clb_div_up(extent, most)), PART_UNIT);
     clb_status status = clb_gemm_progress_make(solve->progress, clb_div_up(extent, each));
     for (size_t i = 0; i < solve->progress->parts; i++) {
         size_t first = i * each, count = clb_min(each, extent - first);
-        solve->progress->part[i] = solve->right ? (struct clb_rect){first, 0, count, solve->n}
-                                                : (struct clb_rect){0, first, solve->m, count};
+        solve->progress->part[i] = call->right ? (struct clb_rect){first, 0, count, call->n}
+                                               : (struct clb_rect){0, first, call->m, count};
     }
     return status;
 }
@@ -352,8 +334,9 @@ static clb_status solve_once(struct solve_run *run)
 clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          struct clb_solve *solve)
 {
+    const struct clb_caller a = {solve->call.a, solve->call.lda, solve->cols_a, solve->adjoint_a};
     bool begun = false;
-    solve->progress->kernel = variant->name;
+    *solve->progress = (struct clb_gemm_progress){.kernel = variant->name};
     clb_status status = clb_workspace_prepare(runtime, variant);
     if (status == CLB_OK)
         status = solve_make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
@@ -363,9 +346,7 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     /* Where memory does not suffice, with half as many parts at once. */
     size_t resident = solve->progress->parts;
     do {
-        const struct clb_caller caller = {(void *)(uintptr_t)solve->a, solve->lda, solve->cols_a,
-                                          solve->adjoint_a};
-        struct solve_run run = {.run = clb_job_on(runtime, variant, solve->precision, caller),
+        struct solve_run run = {.run = clb_job_on(runtime, variant, solve->call.precision, a),
                                 .solve = solve,
                                 .resident = resident};
         status = solve_once(&run);
@@ -377,25 +358,30 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 
 /* ---- xTRSM ----------------------------------------------------------------------------------- */
 
+struct clb_solve clb_solve_of(const struct clb_call *call, bool right, size_t m, size_t n, void *b,
+                              size_t ldb)
+{
+    struct clb_solve solve = {.work = &clb_solve_triangles_work,
+                              .call = clb_call_as(call, CLB_KIND_trsm),
+                              .cols_a = right ? n : m};
+    solve.call.right = right;
+    solve.call.m = m;
+    solve.call.n = n;
+    solve.call.alpha = clb_scalar_one(call->precision);
+    solve.call.b = b;
+    solve.call.ldb = ldb;
+    return solve;
+}
+
 clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_call *call, struct clb_gemm_progress *progress)
 {
-    struct clb_solve_triangles triangles = {.step = {{call->upper, call->unit, call->transa}},
-                                            .steps = 1};
-    struct clb_solve solve = {.work = &clb_solve_triangles_work,
-                              .context = &triangles,
-                              .precision = call->precision,
-                              .right = call->right,
-                              .m = call->m,
-                              .n = call->n,
-                              .cols_a = call->right ? call->n : call->m,
-                              .alpha = call->alpha,
-                              .a = call->a,
-                              .b = call->b,
-                              .lda = call->lda,
-                              .ldb = call->ldb,
-                              .progress = progress};
-    *progress = (struct clb_gemm_progress){0};
+    struct clb_solve_triangles triangles = {
+        .step = {{.upper = call->upper, .unit = call->unit, .op = call->transa}}, .steps = 1};
+    struct clb_solve solve = clb_solve_of(call, call->right, call->m, call->n, call->b, call->ldb);
+    solve.context = &triangles;
+    solve.progress = progress;
+    solve.call.alpha = call->alpha;
     return clb_solve_run(runtime, variant, &solve);
 }
 
@@ -428,29 +414,17 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     bool transposed = call->transa != CLB_OP_N;
     /* The order of P, row i of P*B is row order[i] of B; or that of P^T. */
     cl_uint *order = clb_pivot_order(call, transposed);
-    struct clb_solve_triangles triangles = {.steps = 2};
-    struct clb_solve solve = {.work = &clb_solve_triangles_work,
-                              .context = &triangles,
-                              .precision = call->precision,
-                              .m = call->n,
-                              .n = call->nrhs,
-                              .cols_a = call->n,
-                              .alpha = clb_scalar_one(call->precision),
-                              .a = call->a,
-                              .b = call->b,
-                              .lda = call->lda,
-                              .ldb = call->ldb,
-                              .order_in = transposed ? NULL : order,
-                              .order_out = transposed ? order : NULL,
-                              .progress = progress};
-    *progress = (struct clb_gemm_progress){0};
-    if (order == NULL)
-        return CLB_ERR_NOMEM;
     /* U is upper triangular; L is unit triangular. */
-    triangles.step[transposed ? 0 : 1].upper = true;
-    triangles.step[transposed ? 1 : 0].unit = true;
-    triangles.step[0].op = triangles.step[1].op = call->transa;
-    clb_status status = clb_solve_run(runtime, variant, &solve);
+    struct clb_solve_triangles triangles = {
+        .step = {{.upper = transposed, .unit = !transposed, .op = call->transa},
+                 {.upper = !transposed, .unit = transposed, .op = call->transa}},
+        .steps = 2};
+    struct clb_solve solve = clb_solve_of(call, false, call->n, call->nrhs, call->b, call->ldb);
+    solve.context = &triangles;
+    solve.progress = progress;
+    *(transposed ? &solve.order_out : &solve.order_in) = order;
+    *progress = (struct clb_gemm_progress){0};
+    clb_status status = order != NULL ? clb_solve_run(runtime, variant, &solve) : CLB_ERR_NOMEM;
     free(order);
     return status;
 }
@@ -463,21 +437,12 @@ clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_call *call, struct clb_gemm_progress *progress)
 {
     bool upper = call->upper;
-    struct clb_solve_triangles triangles = {.step = {{upper, false, upper ? CLB_OP_C : CLB_OP_N},
-                                                     {upper, false, upper ? CLB_OP_N : CLB_OP_C}},
-                                            .steps = 2};
-    struct clb_solve solve = {.work = &clb_solve_triangles_work,
-                              .context = &triangles,
-                              .cols_a = call->n,
-                              .precision = call->precision,
-                              .m = call->n,
-                              .n = call->nrhs,
-                              .alpha = clb_scalar_one(call->precision),
-                              .a = call->a,
-                              .b = call->b,
-                              .lda = call->lda,
-                              .ldb = call->ldb,
-                              .progress = progress};
-    *progress = (struct clb_gemm_progress){0};
+    struct clb_solve_triangles triangles = {
+        .step = {{.upper = upper, .op = upper ? CLB_OP_C : CLB_OP_N},
+                 {.upper = upper, .op = upper ? CLB_OP_N : CLB_OP_C}},
+        .steps = 2};
+    struct clb_solve solve = clb_solve_of(call, false, call->n, call->nrhs, call->b, call->ldb);
+    solve.context = &triangles;
+    solve.progress = progress;
     return clb_solve_run(runtime, variant, &solve);
 }

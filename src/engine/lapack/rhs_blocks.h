@@ -28,41 +28,37 @@ struct clb_solve_work {
 
 struct clb_solve {
     const struct clb_solve_work *work;
-    clb_precision precision;
-    bool right;
-    size_t m, n;   /* of B */
-    size_t cols_a; /* columns of A; its rows are B's rows (left) or columns (right) */
-    const void *alpha, *a;
-    void *b;
-    size_t lda, ldb;
+    void *context; /* for the functions of `work` */
+    /* As if it were one of xTRSM: B is m x n, A's rows are B's rows (left) or columns (right). */
+    struct clb_call call;
+    size_t cols_a;  /* columns of A */
     bool adjoint_a; /* the memory of A has A^H */
-    void *context;  /* for the functions of `work` */
     /* Left: row i of the right-hand side is row order_in[i] of B, and row i of X is row
      * order_out[i] of the solution; NULL where nothing is interchanged. */
     const cl_uint *order_in, *order_out;
     struct clb_gemm_progress *progress; /* the parts of B */
 };
 
+/* A solve with the call's A, for a B of m x n, and alpha = 1; the caller sets the context and the
+ * progress. */
+struct clb_solve clb_solve_of(const struct clb_call *call, bool right, size_t m, size_t n, void *b,
+                              size_t ldb);
+
 /* Divide B into parts and run. */
 clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          struct clb_solve *solve) CLB_MUST_CHECK;
 
-/* The rows of A; the number of right-hand sides; that of the largest part. */
+/* The rows of A; the number of right-hand sides of the largest part. */
 size_t clb_solve_order(const struct clb_solve *solve);
-size_t clb_solve_extent(const struct clb_solve *solve);
 size_t clb_solve_part(const struct clb_solve *solve);
 
-/* Systems: solves with one triangle of A after the other. */
+/* Systems: solves with one triangle of A after the other, of which the caller sets upper, unit and
+ * op. */
 struct clb_solve_triangles {
-    struct {
-        bool upper, unit;
-        clb_op op;
-    } step[2];
+    struct clb_dmat_triangle step[2];
     size_t steps;
-    struct clb_dmat_triangle packed[2]; /* in the device's A */
 };
-extern const struct clb_solve_work clb_solve_triangles_work; /* its context is a struct
-                                                              * clb_solve_triangles */
+extern const struct clb_solve_work clb_solve_triangles_work; /* its context is one of these */
 
 /* Convert the pivots of xGETRF, applied in turn or backwards, to an order: row i afterwards was row
  * order[i] before. The caller frees it; NULL when memory has run out. */
