@@ -155,22 +155,23 @@ static void check_plan(const struct clb_gemm_variant *variant, const struct clb_
     const size_t *value = variant->tuning.value;
     expect(plan->bytes <= available, "%llu of %llu bytes", (unsigned long long)plan->bytes,
            (unsigned long long)available);
-    expect(plan->a_bytes <= max_alloc && plan->b_bytes <= max_alloc && plan->c_bytes <= max_alloc,
+    expect(plan->need[CLB_NEED_A].bytes <= max_alloc && plan->need[CLB_NEED_B].bytes <= max_alloc &&
+               plan->need[CLB_NEED_C].bytes <= max_alloc,
            "a buffer is larger than the device allows");
-    expect(plan->tile_m % value[CLB_PARAM_MR] == 0 && plan->tile_n % value[CLB_PARAM_NR] == 0,
-           "tiles of %zux%zu are no multiples of the kernel's", plan->tile_m, plan->tile_n);
+    expect(plan->tile[0] % value[CLB_PARAM_MR] == 0 && plan->tile[1] % value[CLB_PARAM_NR] == 0,
+           "tiles of %zux%zu are no multiples of the kernel's", plan->tile[0], plan->tile[1]);
     expect(plan->slab % value[CLB_PARAM_KU] == 0, "a slab of %zu", plan->slab);
-    expect((plan->tile_rows - 1) * plan->tile_m < problem->m &&
-               plan->tile_rows * plan->tile_m >= problem->m &&
-               (plan->tile_cols - 1) * plan->tile_n < problem->n &&
-               plan->tile_cols * plan->tile_n >= problem->n &&
+    expect((plan->tile_rows - 1) * plan->tile[0] < problem->m &&
+               plan->tile_rows * plan->tile[0] >= problem->m &&
+               (plan->tile_cols - 1) * plan->tile[1] < problem->n &&
+               plan->tile_cols * plan->tile[1] >= problem->n &&
                (plan->slabs - 1) * plan->slab < problem->k &&
                plan->slabs * plan->slab >= problem->k,
            "the counts don't fit the extents");
     expect(plan->c_slots >= 1 && plan->c_slots <= 2, "slots");
-    expect(plan->raw ? plan->a_slots == 0 : plan->a_slots >= 1, "slots of A");
+    expect(plan->raw ? plan->slots[0] == 0 : plan->slots[0] >= 1, "slots of A");
     expect(!plan->raw || (plan->direct && problem->transa == CLB_OP_N), "A is not packed");
-    expect(plan->direct ? plan->b_slots == 0 : plan->b_slots >= 1, "slots of B");
+    expect(plan->direct ? plan->slots[1] == 0 : plan->slots[1] >= 1, "slots of B");
     expect(!plan->direct || (problem->m <= value[CLB_PARAM_DIRECT] && problem->transb == CLB_OP_N),
            "B is not packed, m = %zu", problem->m);
 }

@@ -204,30 +204,31 @@ void clb_needs_end(struct clb_runtime *runtime, struct clb_need *need, size_t ne
 /* ---- unified.c: on a device that shares the host's memory -------------------------------------
  */
 
-/* C is divided into tiles of tile_m x tile_n, numbered by rows of tiles, and the depth into slabs.
- * The slab never depends on free memory, so the bits of the result don't either. */
+/* Needs of a run. Those of packed chunks are numbered as roles are; what operands are expanded to,
+ * and parts of tiles, are for each queue. */
+enum { CLB_NEED_A, CLB_NEED_B, CLB_NEED_C, CLB_NEED_MIXED, CLB_NEED_PARTS, CLB_NEEDS };
+
+/* C is divided into tiles, numbered by rows of tiles, and the depth into slabs. The slab never
+ * depends on free memory, so the bits of the result don't either. Indices are roles. */
 struct clb_gemm_plan {
-    size_t tile_m, tile_n, slab;
+    size_t tile[2], slab;
     size_t tile_rows, tile_cols;
     size_t slabs; /* of all terms */
     /* The operand whose packed chunks are kept for a row of tiles; B where tiles are whole rows. */
     clb_operand_role kept;
-    /* Packed chunks of A in memory: those of a row of tiles, or one; none where A is not packed. */
-    size_t a_slots;
-    /* Packed chunks of B in memory: those of a column of tiles, or one; none where B is not
-     * packed. */
-    size_t b_slots;
+    /* Packed chunks in memory: those of a row of tiles for A, of a column for B, or one; none of an
+     * operand that is not packed. */
+    size_t slots[2];
     size_t c_slots; /* tiles of C in flight */
     /* Two when there are slots for all chunks of `kept`: the next tile's work fills the device at
      * the end of the last tile's. Each queue has its own slots for the other operand. */
     size_t queues;
-    size_t a_bytes, b_bytes, c_bytes; /* of one slot */
-    /* For each queue, of operands that a kernel expands from a stored triangle; or 0. */
-    size_t mixed_w, mixed_bytes;
-    bool direct, raw; /* B is not packed; nor is A; see has_direct */
-    clb_op b_op_of_a; /* nor here: B is read from A's panels, see clb_product */
-    size_t ldc;       /* of a tile */
-    uint64_t bytes;   /* device memory in all */
+    size_t mixed_w;                  /* the most elements of the width that are expanded at once */
+    bool direct, raw;                /* B is not packed; nor is A; see has_direct */
+    clb_op b_op_of_a;                /* nor here: B is read from A's panels, see clb_product */
+    size_t ldc;                      /* of a tile */
+    struct clb_need need[CLB_NEEDS]; /* those of parts are set by the run */
+    uint64_t bytes;                  /* device memory in all */
 };
 
 /* Make the plan for at most `available` bytes of device memory and buffers of at most `max_alloc`

@@ -39,22 +39,21 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
                       struct clb_gemm_plan *plan)
 {
     size_t element = clb_precision_size(variant->precision);
-    size_t line = clb_max(128 / element, 1);
-    plan->tile_rows = clb_div_up(problem->m, plan->tile_m);
-    plan->tile_cols = clb_div_up(problem->n, plan->tile_n);
-    plan->slabs = clb_gemm_passes(problem, plan->slab);
-    plan->ldc = clb_round_up(clb_min(plan->tile_m, problem->m), line);
+    size_t m = clb_min(plan->tile[0], problem->m), n = clb_min(plan->tile[1], problem->n);
     size_t depth = clb_min(plan->slab, problem->k);
-    plan->a_bytes =
-        clb_packed_bytes(variant, CLB_OPERAND_A, clb_min(plan->tile_m, problem->m), depth);
-    plan->b_bytes =
-        clb_packed_bytes(variant, CLB_OPERAND_B, clb_min(plan->tile_n, problem->n), depth);
-    plan->c_bytes = plan->ldc * clb_min(plan->tile_n, problem->n) * element;
+    plan->tile_rows = clb_div_up(problem->m, plan->tile[0]);
+    plan->tile_cols = clb_div_up(problem->n, plan->tile[1]);
+    plan->slabs = clb_gemm_passes(problem, plan->slab);
+    plan->ldc = clb_round_up(m, clb_max(128 / element, 1));
     plan->c_slots = clb_min(plan->tile_rows * plan->tile_cols, 2);
+    plan->need[CLB_NEED_A].bytes = clb_packed_bytes(variant, CLB_OPERAND_A, m, depth);
+    plan->need[CLB_NEED_B].bytes = clb_packed_bytes(variant, CLB_OPERAND_B, n, depth);
+    plan->need[CLB_NEED_C] =
+        (struct clb_need){CLB_MEMORY_HOST, plan->c_slots, plan->ldc * n * element, NULL};
     if (clb_gemm_is_expanded(variant, problem)) {
-        size_t widest = clb_min(clb_max(plan->tile_m, plan->tile_n), MIXED);
+        size_t widest = clb_min(clb_max(plan->tile[0], plan->tile[1]), MIXED);
         plan->mixed_w = clb_round_up(widest, clb_gemm_square_unit(variant));
-        plan->mixed_bytes = plan->mixed_w * depth * element;
+        plan->need[CLB_NEED_MIXED].bytes = plan->mixed_w * depth * element;
     }
 }
 
@@ -70,11 +69,6 @@ static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct 
  * blocks of columns. */
 #define MOST_RAW ((size_t)1024)
 
-static bool plan_is_raw(const struct clb_gemm *problem, const struct clb_gemm_plan *plan)
-{
-    return plan->direct && problem->transa == CLB_OP_N && problem->n <= MOST_RAW;
-}
-
 /* The op with which B is op(A) in every term, A being the A of the transposed term, so that only A
  * has to be packed; CLB_OP_N where there is none. The packed panels of A must contain all of B and
  * must all be kept. */
@@ -85,7 +79,7 @@ static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct c
     bool adjoint = false;
     if (clb_gemm_region(problem) == CLB_REGION_FULL || !clb_gemm_shares_panels(variant) ||
         plan->kept != CLB_OPERAND_A || plan->tile_rows > 1 ||
-        (terms > 1 && plan->a_slots < plan->slabs))
+        (terms > 1 && plan->slots[CLB_OPERAND_A] < plan->slabs))
         return CLB_OP_N;
     for (size_t t = 0; t < terms; t++) {
         const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
@@ -97,28 +91,41 @@ static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct c
     return adjoint && clb_precision_parts(problem->precision) > 1 ? CLB_OP_C : CLB_OP_T;
 }
 
+/* What a plan is made for. Indices are roles: rows for A, columns for B. */
+struct planner {
+    const struct clb_gemm_variant *variant;
+    const struct clb_gemm *problem;
+    size_t unit[2];
+    bool square, whole[2]; /* square: rows are a multiple of the columns; whole: not divided */
+    size_t tile[2];        /* wanted */
+    uint64_t budget, max_alloc;
+};
+
 /* Count the bytes for a number of slots of the operand that is kept; true when they fit. Chunks of
  * the other operand are kept where all tiles share them; otherwise there is one slot, which stays
  * in the cache. */
-static bool plan_fits(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
-                      struct clb_gemm_plan *plan, size_t slots, uint64_t budget, uint64_t max_alloc)
+static bool plan_fits(const struct planner *planner, struct clb_gemm_plan *plan, size_t slots)
 {
-    bool a_kept = !clb_gemm_has_whole_rows(problem);
-    size_t others = a_kept && plan->tile_cols == 1 ? slots : 1;
+    bool a_kept = !planner->whole[1];
+    size_t largest = 0;
     plan->kept = a_kept ? CLB_OPERAND_A : CLB_OPERAND_B;
-    plan->a_slots = plan->raw ? 0 : a_kept ? slots : others;
-    plan->b_op_of_a = find_b_of_a(variant, problem, plan);
-    plan->b_slots = plan->direct || plan->b_op_of_a != CLB_OP_N ? 0 : a_kept ? others : slots;
+    plan->slots[plan->kept] = slots;
+    plan->slots[!plan->kept] = a_kept && plan->tile_cols == 1 ? slots : 1;
+    if (plan->raw)
+        plan->slots[CLB_OPERAND_A] = 0;
+    plan->b_op_of_a = find_b_of_a(planner->variant, planner->problem, plan);
+    if (plan->direct || plan->b_op_of_a != CLB_OP_N)
+        plan->slots[CLB_OPERAND_B] = 0;
     plan->queues = slots == plan->slabs ? plan->c_slots : 1;
-    size_t own_a = plan->kept == CLB_OPERAND_B ? plan->queues : 1;
-    size_t own_b = plan->kept == CLB_OPERAND_A ? plan->queues : 1;
-    plan->bytes =
-        (uint64_t)(own_a * plan->a_slots) * clb_buffer_rounded(plan->a_bytes) +
-        (uint64_t)(own_b * plan->b_slots) * clb_buffer_rounded(plan->b_bytes) +
-        (plan->mixed_bytes > 0 ? plan->queues * clb_buffer_rounded(plan->mixed_bytes) : 0) +
-        (uint64_t)plan->c_slots * clb_buffer_rounded(plan->c_bytes);
-    size_t largest = clb_max(clb_max(plan->a_bytes, plan->b_bytes), plan->c_bytes);
-    return plan->bytes <= budget && largest <= max_alloc - max_alloc / 8;
+    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; role++)
+        plan->need[role].count = plan->slots[role] * (role == (int)plan->kept ? 1 : plan->queues);
+    plan->need[CLB_NEED_MIXED].count = plan->need[CLB_NEED_MIXED].bytes > 0 ? plan->queues : 0;
+    plan->bytes = 0;
+    for (int i = 0; i < CLB_NEEDS; i++) {
+        plan->bytes += (uint64_t)plan->need[i].count * clb_buffer_rounded(plan->need[i].bytes);
+        largest = clb_max(largest, i == CLB_NEED_MIXED ? 0 : plan->need[i].bytes);
+    }
+    return plan->bytes <= planner->budget && largest <= planner->max_alloc - planner->max_alloc / 8;
 }
 
 /* The least rows of A in a block: with fewer, packing B again for every block costs too much. */
@@ -129,13 +136,6 @@ static bool plan_fits(const struct clb_gemm_variant *variant, const struct clb_g
 /* Shares of the columns of a triangular region, whose tiles on the diagonal are computed in
  * full. */
 #define REGION_SHARES ((size_t)8)
-
-/* The units of tiles, and the sides of tiles that must not be divided. */
-struct tile_limits {
-    size_t unit_m, unit_n;
-    bool square, whole_m, whole_n; /* square: rows are a multiple of the columns */
-    size_t tile_m, tile_n;         /* wanted */
-};
 
 /* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds half a
  * tile (gemm.cached_c) and not a whole one. */
@@ -148,71 +148,69 @@ static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_
     return variant->family->has_skip && width > most && width / 2 <= most;
 }
 
-static struct tile_limits get_limits(const struct clb_gemm_variant *variant,
-                                     const struct clb_gemm *problem)
+static struct planner get_planner(const struct clb_gemm_variant *variant,
+                                  const struct clb_gemm *problem, uint64_t max_alloc)
 {
     const size_t *value = variant->tuning.value;
-    struct tile_limits limits = {.unit_m = clb_gemm_unit(variant, CLB_OPERAND_A),
-                                 .unit_n = clb_gemm_unit(variant, CLB_OPERAND_B),
-                                 .square = clb_gemm_region(problem) != CLB_REGION_FULL,
-                                 .whole_m = clb_gemm_has_whole_columns(problem),
-                                 .whole_n = clb_gemm_has_whole_rows(problem),
-                                 .tile_m = value[CLB_PARAM_TM],
-                                 .tile_n = value[CLB_PARAM_TN]};
-    if (limits.square) {
-        limits.unit_m = limits.unit_n = clb_gemm_square_unit(variant);
-        if (!variant->family->has_skip)
-            limits.tile_n = clb_min(limits.tile_n, clb_div_up(problem->n, REGION_SHARES));
-    }
-    if ((limits.whole_m || limits.whole_n) && halves_fit(variant, problem, limits.tile_n))
-        limits.tile_n /= 2;
-    if (limits.whole_n)
-        limits.tile_m = limits.tile_n;
-    return limits;
+    struct planner planner = {
+        .variant = variant,
+        .problem = problem,
+        .unit = {clb_gemm_unit(variant, CLB_OPERAND_A), clb_gemm_unit(variant, CLB_OPERAND_B)},
+        .square = clb_gemm_region(problem) != CLB_REGION_FULL,
+        .whole = {clb_gemm_has_whole_columns(problem), clb_gemm_has_whole_rows(problem)},
+        .tile = {value[CLB_PARAM_TM], value[CLB_PARAM_TN]},
+        .max_alloc = max_alloc};
+    if (planner.square)
+        planner.unit[0] = planner.unit[1] = clb_gemm_square_unit(variant);
+    if (planner.square && !variant->family->has_skip)
+        planner.tile[1] = clb_min(planner.tile[1], clb_div_up(problem->n, REGION_SHARES));
+    if ((planner.whole[0] || planner.whole[1]) && halves_fit(variant, problem, planner.tile[1]))
+        planner.tile[1] /= 2;
+    if (planner.whole[1])
+        planner.tile[0] = planner.tile[1];
+    return planner;
 }
 
-static void set_tiles(const struct clb_gemm *problem, const struct tile_limits *limits,
-                      size_t wanted_m, size_t wanted_n, struct clb_gemm_plan *plan)
+/* Plan tiles of about `wanted` rows and columns, with slots for `all` chunks of the operand that is
+ * kept, or for one; true when they fit. */
+static bool plan_tiles(const struct planner *planner, const size_t wanted[2], bool all,
+                       struct clb_gemm_plan *plan)
 {
-    plan->tile_n = limits->whole_n ? clb_round_up(problem->n, limits->unit_n)
-                                   : even_tile(problem->n, wanted_n, limits->unit_n);
-    plan->tile_m = limits->whole_m ? clb_round_up(problem->m, limits->unit_m)
-                                   : even_tile(problem->m, wanted_m,
-                                               limits->square ? plan->tile_n : limits->unit_m);
+    const struct clb_gemm *problem = planner->problem;
+    const size_t *unit = planner->unit;
+    plan->tile[1] = planner->whole[1] ? clb_round_up(problem->n, unit[1])
+                                      : even_tile(problem->n, wanted[1], unit[1]);
+    plan->tile[0] = planner->whole[0] ? clb_round_up(problem->m, unit[0])
+                                      : even_tile(problem->m, wanted[0],
+                                                  planner->square ? plan->tile[1] : unit[0]);
+    size_plan(planner->variant, problem, plan);
+    return plan_fits(planner, plan, all ? plan->slabs : 1);
 }
 
 /* Use the largest block of rows of A whose chunks, and those of one column of tiles of B, fit into
  * the budget; otherwise one chunk of each at a time, with smaller and smaller tiles. */
-static bool plan_within(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
-                        uint64_t budget, uint64_t max_alloc, struct clb_gemm_plan *plan)
+static bool plan_within(const struct planner *planner, struct clb_gemm_plan *plan)
 {
-    const struct tile_limits limits = get_limits(variant, problem);
-    size_t wanted_m = limits.tile_m, wanted_n = limits.tile_n;
+    const bool *whole = planner->whole;
+    size_t wanted[2] = {planner->tile[0], planner->tile[1]};
     do {
-        set_tiles(problem, &limits, wanted_m, wanted_n, plan);
-        size_plan(variant, problem, plan);
-        if (plan_fits(variant, problem, plan, plan->slabs, budget, max_alloc))
+        if (plan_tiles(planner, wanted, true, plan))
             return true;
-        wanted_m = plan->tile_m / 2;
-    } while (wanted_m >= SMALLEST_BLOCK && !limits.whole_m && !limits.whole_n);
-    wanted_m = limits.tile_m * (limits.whole_n ? WIDER : 1);
-    wanted_n *= limits.whole_m ? WIDER : 1;
-    for (;;) {
-        set_tiles(problem, &limits, wanted_m, wanted_n, plan);
-        size_plan(variant, problem, plan);
-        if (plan_fits(variant, problem, plan, 1, budget, max_alloc))
-            return true;
+        wanted[0] = plan->tile[0] / 2;
+    } while (wanted[0] >= SMALLEST_BLOCK && !whole[0] && !whole[1]);
+    wanted[0] = planner->tile[0] * (whole[1] ? WIDER : 1);
+    wanted[1] *= whole[0] ? WIDER : 1;
+    while (!plan_tiles(planner, wanted, false, plan)) {
         /* Halve the longer side that the kernel's own tile still allows to be halved. */
         bool long_m =
-            !limits.whole_m && plan->tile_m > (limits.square ? plan->tile_n : limits.unit_m);
-        bool long_n = !limits.whole_n && plan->tile_n > limits.unit_n;
+            !whole[0] && plan->tile[0] > (planner->square ? plan->tile[1] : planner->unit[0]);
+        bool long_n = !whole[1] && plan->tile[1] > planner->unit[1];
         if (!long_m && !long_n)
             return false;
-        if (long_m && (!long_n || plan->tile_m >= plan->tile_n))
-            wanted_m = plan->tile_m / 2;
-        else
-            wanted_n = plan->tile_n / 2;
+        int side = long_m && (!long_n || plan->tile[0] >= plan->tile[1]) ? 0 : 1;
+        wanted[side] = plan->tile[side] / 2;
     }
+    return true;
 }
 
 /* The device's memory is the host's, and the program needs it too: prefers a plan with 64 MiB and a
@@ -226,20 +224,22 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
         (struct clb_gemm_plan){.slab = even_tile(problem->k, clb_gemm_slab(variant, problem, true),
                                                  clb_gemm_depth_unit(variant)),
                                .direct = plan_is_direct(variant, problem)};
-    plan->raw = plan_is_raw(problem, plan);
-    if ((modest < available && plan_within(variant, problem, modest, max_alloc, plan)) ||
-        plan_within(variant, problem, available, max_alloc, plan))
+    plan->raw = plan->direct && problem->transa == CLB_OP_N && problem->n <= MOST_RAW;
+    struct planner planner = get_planner(variant, problem, max_alloc);
+    planner.budget = modest;
+    if (modest < available && plan_within(&planner, plan))
         return CLB_OK;
-    return CLB_ERR_NOMEM;
+    planner.budget = available;
+    return plan_within(&planner, plan) ? CLB_OK : CLB_ERR_NOMEM;
 }
 
 struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
                               size_t index)
 {
-    struct clb_rect rect = {.row = index / plan->tile_cols * plan->tile_m,
-                            .col = index % plan->tile_cols * plan->tile_n};
-    rect.rows = clb_min(plan->tile_m, problem->m - rect.row);
-    rect.cols = clb_min(plan->tile_n, problem->n - rect.col);
+    struct clb_rect rect = {.row = index / plan->tile_cols * plan->tile[0],
+                            .col = index % plan->tile_cols * plan->tile[1]};
+    rect.rows = clb_min(plan->tile[0], problem->m - rect.row);
+    rect.cols = clb_min(plan->tile[1], problem->n - rect.col);
     return rect;
 }
 
@@ -267,12 +267,7 @@ struct unified_run {
     struct clb_queue_set *queue_set;
     struct clb_operand operand[2][CLB_MAX_TERMS]; /* of each term */
     cl_mem wrapped[2 * CLB_MAX_TERMS];            /* buffers over the caller's memory */
-    /* All buffers, first those of the slots, and parts of them: tiles of C; for each queue, what
-     * the expander makes, and parts of tiles. */
-    struct clb_buffer **buffer, **c, **mixed, **parts;
-    size_t buffers;
-    struct unified_slot *slot[2]; /* parts of one array */
-    size_t slots;                 /* in all */
+    struct unified_slot *slot[2]; /* parts of one array; slot i has buffer i of the need */
     struct clb_program *expander; /* expands what can't be packed as it is; NULL: not needed */
     struct unified_tile *tile;
     size_t tiles;
@@ -283,9 +278,15 @@ struct unified_run {
     bool out_of_range;      /* some parts were not written, see clb_part_is_exact */
 };
 
-static cl_mem mem_of(const struct unified_run *run, const struct unified_slot *slot)
+static cl_mem mem_of(const struct unified_run *run, int need, size_t number)
 {
-    return run->buffer[slot - run->slot[0]]->mem;
+    return run->plan.need[need].buffer[number]->mem;
+}
+
+static cl_mem mem_of_slot(const struct unified_run *run, clb_operand_role role,
+                          const struct unified_slot *slot)
+{
+    return mem_of(run, (int)role, (size_t)(slot - run->slot[role]));
 }
 
 /* Tile t runs on queue t % queues. */
@@ -296,76 +297,51 @@ static struct clb_queue *queue_of(const struct unified_run *run, size_t turn)
 
 /* ---- the operands in device memory ----------------------------------------------------------- */
 
-/* A range of the caller's memory that contains one or more operands. */
-struct range {
-    const char *begin, *end;
-    cl_mem mem;
-};
-
-/* Unite overlapping ranges until none overlap; returns their number. */
-static size_t unite(struct range *range, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        for (size_t j = i + 1; j < count;) {
-            if (range[i].begin >= range[j].end || range[j].begin >= range[i].end) {
-                j++;
-                continue;
-            }
-            range[i].begin = range[i].begin < range[j].begin ? range[i].begin : range[j].begin;
-            range[i].end = range[i].end > range[j].end ? range[i].end : range[j].end;
-            range[j] = range[--count];
-            j = i + 1;
-        }
-    }
-    return count;
-}
-
-/* Place an operand in its range's buffer, if that exists and it is a whole number of elements
- * behind the begin of its range. */
-static void operand_place(struct clb_operand *operand, const struct range *range, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        size_t distance = (size_t)(operand->host - range[i].begin);
-        if (operand->host < range[i].begin || operand->host >= range[i].end ||
-            range[i].mem == NULL || distance % operand->element != 0)
-            continue;
-        operand->mem = range[i].mem;
-        operand->offset = distance / operand->element;
-    }
-}
-
-/* Get buffers over the operands in the caller's memory; CLB_ERR_UNSUPPORTED where that is
- * impossible. */
+/* Get buffers over the operands in the caller's memory, one over those that overlap, directly or
+ * by way of others; CLB_ERR_UNSUPPORTED where that is impossible. */
 static clb_status open_operands(struct unified_run *run)
 {
     const struct clb_gemm *problem = run->problem;
-    struct range range[2 * CLB_MAX_TERMS];
-    size_t count = 0, terms = clb_gemm_terms(problem);
-    clb_status status = CLB_OK;
-    for (size_t x = 0; x < 2 * terms && status == CLB_OK; x++) {
-        struct clb_operand *operand = &run->operand[x / terms][x % terms];
-        const size_t w = x / terms == CLB_OPERAND_A ? problem->m : problem->n;
+    struct {
+        const char *begin, *end;
+    } range[2 * CLB_MAX_TERMS];
+    const size_t count = 2 * clb_gemm_terms(problem);
+    for (size_t x = 0; x < count; x++) {
+        struct clb_operand *operand = &run->operand[x % 2][x / 2];
+        *operand = clb_operand_of_term(problem, (clb_operand_role)(x % 2), x / 2);
+        const size_t w = x % 2 == CLB_OPERAND_A ? problem->m : problem->n;
         size_t bytes;
-        *operand = clb_operand_of_term(problem, (clb_operand_role)(x / terms), x % terms);
-        status = clb_extent_bytes(operand->depth_contiguous ? problem->k : w,
-                                  operand->depth_contiguous ? w : problem->k, operand->ld,
-                                  operand->element, &bytes);
-        range[count++] = (struct range){operand->host, operand->host + bytes, NULL};
+        clb_status status = clb_extent_bytes(operand->depth_contiguous ? problem->k : w,
+                                             operand->depth_contiguous ? w : problem->k,
+                                             operand->ld, operand->element, &bytes);
+        if (status != CLB_OK)
+            return status;
+        range[x].begin = operand->host;
+        range[x].end = operand->host + bytes;
     }
-    if (status != CLB_OK)
-        return status;
-    count = unite(range, count);
-    for (size_t i = 0; i < count; i++) {
-        if (clb_buffer_wrap(run->runtime, range[i].begin, (size_t)(range[i].end - range[i].begin),
-                            &run->wrapped[i]) == CLB_OK)
-            range[i].mem = run->wrapped[i];
+    for (size_t i = 0; i < count * count * count;
+         i++) { /* each pair as often as there are ranges */
+        const size_t x = i % count, y = i / count % count;
+        if (range[x].begin < range[y].end && range[y].begin < range[x].end) {
+            range[x].begin = range[x].begin < range[y].begin ? range[x].begin : range[y].begin;
+            range[x].end = range[x].end > range[y].end ? range[x].end : range[y].end;
+            range[y] = range[x];
+        }
     }
-    for (size_t x = 0; x < 2 * terms; x++) {
-        struct clb_operand *operand = &run->operand[x / terms][x % terms];
-        operand_place(operand, range, count);
-        status = operand->mem != NULL ? status : CLB_ERR_UNSUPPORTED;
+    for (size_t x = 0; x < count; x++) {
+        struct clb_operand *operand = &run->operand[x % 2][x / 2];
+        size_t first = 0, distance = (size_t)(operand->host - range[x].begin);
+        while (range[first].begin != range[x].begin)
+            first++;
+        if (distance % operand->element != 0 ||
+            (first == x &&
+             clb_buffer_wrap(run->runtime, range[x].begin, (size_t)(range[x].end - range[x].begin),
+                             &run->wrapped[x]) != CLB_OK))
+            return CLB_ERR_UNSUPPORTED;
+        operand->mem = run->wrapped[first];
+        operand->offset = distance / operand->element;
     }
-    return status;
+    return CLB_OK;
 }
 
 /* The elements (i0.., p0..) of an operand. */
@@ -387,7 +363,7 @@ static clb_status piece_chunk(struct unified_run *run, const struct clb_operand 
 {
     struct clb_operand view = *operand;
     if (piece->kind == CLB_PIECE_EXPANDED) {
-        *chunk = (struct clb_chunk){.mem = run->mixed[turn]->mem,
+        *chunk = (struct clb_chunk){.mem = mem_of(run, CLB_NEED_MIXED, turn),
                                     .ld = operand->depth_contiguous ? pass->k : piece->w,
                                     .depth_contiguous = operand->depth_contiguous,
                                     .conjugated = operand->conjugated};
@@ -416,10 +392,10 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
     const struct clb_gemm_plan *plan = &run->plan;
     const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
     const struct clb_operand *operand = &run->operand[role][pass.term];
-    bool is_a = role == CLB_OPERAND_A, kept = role == plan->kept;
-    size_t slots = is_a ? plan->a_slots : plan->b_slots, turn = index % plan->queues;
-    size_t i0 = is_a ? block->row : block->col, w = is_a ? block->rows : block->cols;
-    size_t chunk_number = i0 / (is_a ? plan->tile_m : plan->tile_n) * plan->slabs + slab;
+    bool kept = role == plan->kept;
+    const struct clb_span all = clb_rect_span(block, role);
+    size_t slots = plan->slots[role], turn = index % plan->queues, i0 = all.first;
+    size_t chunk_number = i0 / plan->tile[role] * plan->slabs + slab;
     struct unified_slot *slot = *out =
         &run->slot[role][kept ? chunk_number % slots : turn * slots + slab % slots];
     if (slot->holds == chunk_number + 1)
@@ -430,7 +406,7 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
     slot->turn = turn;
 
     size_t unit = clb_gemm_unit(run->variant, role), widest = clb_gemm_widest(run->variant, role);
-    struct clb_span span = clb_operand_support(operand, i0, w, pass.p0, pass.k, unit);
+    struct clb_span span = clb_operand_support(operand, i0, all.end - i0, pass.p0, pass.k, unit);
     struct clb_piece piece[3] = {{CLB_PIECE_TRIANGLE, span.first, span.end - span.first}};
     size_t pieces = clb_operand_packs_triangle(run->variant, operand)
                         ? span.first < span.end
@@ -451,9 +427,10 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
                 order.event = &slot->ready;
             status = piece_chunk(run, operand, &part, &pass, turn, &chunk);
             if (status == CLB_OK)
-                status = clb_gemm_pack(
-                    run->queue_set, run->variant, role, &chunk, part.w, pass.k, mem_of(run, slot),
-                    clb_packed_offset(run->variant, role, part.i0 - i0, pass.k), NULL, order);
+                status = clb_gemm_pack(run->queue_set, run->variant, role, &chunk, part.w, pass.k,
+                                       mem_of_slot(run, role, slot),
+                                       clb_packed_offset(run->variant, role, part.i0 - i0, pass.k),
+                                       NULL, order);
         }
     }
     /* Flush, because the other queue waits for the packing. */
@@ -481,7 +458,7 @@ static clb_status unified_multiply(struct unified_run *run, const struct unified
             product.m = clb_min(most_m, rect->rows - i);
             product.n = clb_min(most_n, rect->cols - j);
             product.part = run->part;
-            product.parts = run->part != 0 ? run->parts[turn]->mem : NULL;
+            product.parts = run->part != 0 ? mem_of(run, CLB_NEED_PARTS, turn) : NULL;
             if (!product.raw)
                 product.a_offset =
                     clb_packed_offset(variant, CLB_OPERAND_A, row - tile->block.row, product.k);
@@ -540,7 +517,7 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
                              (const size_t[2]){block->row, block->col}, &tile->rect);
         struct unified_slot *packed[2] = {NULL, NULL}, *of_other_term = NULL;
         struct clb_product product = {.k = pass.k,
-                                      .c = run->c[slot]->mem,
+                                      .c = mem_of(run, CLB_NEED_C, slot),
                                       .ldc = plan->ldc,
                                       .b_op_of_a = plan->b_op_of_a,
                                       .add = slab > 0};
@@ -567,16 +544,17 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
         const struct unified_slot *kept = packed[plan->kept];
         bool waits = kept != NULL && kept->ready != NULL && kept->turn != turn;
         if (!plan->raw)
-            product.a = mem_of(run, packed[CLB_OPERAND_A]);
+            product.a = mem_of_slot(run, CLB_OPERAND_A, packed[CLB_OPERAND_A]);
         if (!plan->direct)
-            product.b = mem_of(run, transposed ? of_other_term : packed[CLB_OPERAND_B]);
+            product.b = transposed ? mem_of_slot(run, CLB_OPERAND_A, of_other_term)
+                                   : mem_of_slot(run, CLB_OPERAND_B, packed[CLB_OPERAND_B]);
         status = unified_multiply(run, tile, &pass, &rect, turn, product,
                                   (struct clb_order){.queue = queue,
                                                      .waits = waits,
                                                      .wait_list = waits ? &kept->ready : NULL});
     }
     if (status == CLB_OK)
-        status = clb_queue_map_results(queue, run->c[slot],
+        status = clb_queue_map_results(queue, plan->need[CLB_NEED_C].buffer[slot],
                                        plan->ldc * tile->rect.cols *
                                            clb_precision_size(run->variant->precision),
                                        &run->results[slot], &run->mapped[slot], &run->event[slot]);
@@ -589,9 +567,9 @@ static clb_status unmap_slot(struct unified_run *run, size_t slot)
 {
     void *mapped = run->mapped[slot];
     run->mapped[slot] = NULL;
-    return mapped == NULL
-               ? CLB_OK
-               : clb_queue_unmap(queue_of(run, slot % run->plan.queues), run->c[slot]->mem, mapped);
+    return mapped == NULL ? CLB_OK
+                          : clb_queue_unmap(queue_of(run, slot % run->plan.queues),
+                                            mem_of(run, CLB_NEED_C, slot), mapped);
 }
 
 /* Wait until a tile is readable, and merge it. If no later tile is on its queue, finish the queue
@@ -674,53 +652,25 @@ static clb_status make_tiles(struct unified_run *run, struct clb_gemm_progress *
     return status;
 }
 
-/* ---- memory: all of it before anything is enqueued ------------------------------------------- */
+/* ---- begin and end --------------------------------------------------------------------------- */
 
-/* Kept buffers are taken before any is made, because making one may free kept ones. */
 static clb_status unified_get_memory(struct unified_run *run)
 {
-    const struct clb_gemm_plan *plan = &run->plan;
-    const size_t a = plan->a_slots * (plan->kept == CLB_OPERAND_A ? 1 : plan->queues);
-    const size_t b = plan->b_slots * (plan->kept == CLB_OPERAND_B ? 1 : plan->queues);
-    const struct {
-        clb_memory_kind kind;
-        size_t count, bytes;
-    } need[] = {{CLB_MEMORY_DEVICE, a, plan->a_bytes},
-                {CLB_MEMORY_DEVICE, b, plan->b_bytes},
-                {CLB_MEMORY_HOST, plan->c_slots, plan->c_bytes},
-                {CLB_MEMORY_DEVICE, plan->mixed_bytes > 0 ? plan->queues : 0, plan->mixed_bytes},
-                {CLB_MEMORY_DEVICE, run->part != 0 ? plan->queues : 0,
-                 clb_part_bytes(run->variant, run->part, clb_min(plan->tile_m, run->problem->m),
-                                clb_min(plan->tile_n, run->problem->n),
-                                clb_min(plan->slab, run->problem->k))}};
-    uint64_t missing = 0;
-    clb_status status = CLB_OK;
-    run->slots = a + b;
-    run->buffers = a + b + plan->c_slots + need[3].count + need[4].count;
-    run->slot[0] = calloc(clb_max(a + b, 1), sizeof *run->slot[0]);
-    run->buffer = calloc(run->buffers, sizeof(struct clb_buffer *));
-    if (run->slot[0] == NULL || run->buffer == NULL)
+    struct clb_gemm_plan *plan = &run->plan;
+    struct clb_need *need = plan->need;
+    if (run->part != 0)
+        need[CLB_NEED_PARTS] = (struct clb_need){
+            CLB_MEMORY_DEVICE, plan->queues,
+            clb_part_bytes(run->variant, run->part, clb_min(plan->tile[0], run->problem->m),
+                           clb_min(plan->tile[1], run->problem->n),
+                           clb_min(plan->slab, run->problem->k)),
+            NULL};
+    run->slot[0] =
+        calloc(need[CLB_NEED_A].count + need[CLB_NEED_B].count + 1, sizeof *run->slot[0]);
+    if (run->slot[0] == NULL)
         return CLB_ERR_NOMEM;
-    run->slot[1] = run->slot[0] + a;
-    run->c = run->buffer + a + b;
-    run->mixed = run->c + plan->c_slots;
-    run->parts = run->mixed + need[3].count;
-    for (size_t n = 0, at = 0; n < CLB_COUNT_OF(need); n++) {
-        for (size_t i = 0; i < need[n].count; i++, at++) {
-            run->buffer[at] = clb_buffer_find(run->runtime, need[n].kind, need[n].bytes);
-            missing += run->buffer[at] == NULL ? clb_buffer_rounded(need[n].bytes) : 0;
-        }
-    }
-    if (missing > 0)
-        clb_pool_make_room(run->runtime, missing);
-    for (size_t n = 0, at = 0; n < CLB_COUNT_OF(need); n++) {
-        for (size_t i = 0; i < need[n].count && status == CLB_OK; i++, at++) {
-            if (run->buffer[at] == NULL)
-                status =
-                    clb_buffer_get(run->runtime, need[n].kind, need[n].bytes, &run->buffer[at]);
-        }
-    }
-    return status;
+    run->slot[1] = run->slot[0] + need[CLB_NEED_A].count;
+    return clb_needs_get(run->runtime, need, CLB_NEEDS);
 }
 
 static clb_status begin_run(struct unified_run *run, struct clb_gemm_progress *progress)
@@ -754,14 +704,13 @@ static bool unified_end_run(struct unified_run *run, bool enqueued)
         if (idle && run->wrapped[i] != NULL)
             clb_mem_release(run->wrapped[i]);
     }
-    for (size_t i = 0; run->slot[0] != NULL && i < run->slots; i++)
+    size_t slots = run->plan.need[CLB_NEED_A].count + run->plan.need[CLB_NEED_B].count;
+    for (size_t i = 0; run->slot[0] != NULL && i < slots; i++)
         clb_event_release(run->slot[0][i].ready);
-    for (size_t i = 0; run->buffer != NULL && i < run->buffers; i++)
-        clb_buffer_end(run->runtime, run->buffer[i], idle);
+    clb_needs_end(run->runtime, run->plan.need, CLB_NEEDS, idle);
     clb_event_release(run->event[0]);
     clb_event_release(run->event[1]);
     free(run->slot[0]);
-    free(run->buffer);
     free(run->tile);
     clb_queue_set_end(run->queue_set, idle);
     return good;
