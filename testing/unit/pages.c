@@ -190,9 +190,8 @@ static void comes_after_pages(void *argument)
                                            .transfer = strip,
                                            .downloads = STRIPS,
                                            .wanted_threads = 4,
-                                           .least_threads = 2,
                                            .most_threads = 4,
-                                           .write = write_columns,
+                                           .copy = write_columns,
                                            .context = &writer,
                                            .prefault = clb_gemm_prefault(&c.problem, 2)};
     clb_status status = clb_transfer_queue_open(&transfers);

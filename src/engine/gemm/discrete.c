@@ -86,10 +86,9 @@ static void look_for_infinite(const struct discrete_run *run, const struct clb_l
  * precision). But what several CPUs have just written a device reads from their caches at 33 to 40
  * GB/s, and from memory at 54, so small matrices, whose transfers the device waits for, are copied
  * past the caches. */
-static void copy_columns_in(void *context, const struct clb_transfer *transfer,
+static void copy_columns_in(const struct discrete_run *run, const struct clb_transfer *transfer,
                             const struct clb_rect *columns, char *slot)
 {
-    const struct discrete_run *run = context;
     const struct clb_load *load = &run->schedule.load[transfer - run->transfer];
     const struct clb_operand *operand = load->operand;
     size_t bytes = columns->rows * operand->element, step = operand->ld * operand->element;
@@ -156,10 +155,9 @@ static bool has_run(const struct discrete_run *run, const struct clb_strip *stri
 }
 
 /* Merge a piece of a strip into C, unless another family, or the CPU, must compute it. */
-static clb_status write_part(void *context, const struct clb_transfer *transfer,
+static clb_status write_part(struct discrete_run *run, const struct clb_transfer *transfer,
                              const struct clb_rect *columns, char *slot)
 {
-    struct discrete_run *run = context;
     const struct clb_strip *strip = &run->schedule.strip[transfer - transfer_of_strip(run, 0)];
     const struct clb_rect part = {strip->rect.row, strip->rect.col + columns->col, columns->rows,
                                   columns->cols};
@@ -174,6 +172,15 @@ static clb_status write_part(void *context, const struct clb_transfer *transfer,
          !clb_part_is_exact(run->problem, &part, slot, strip->ldc)))
         return CLB_ERR_RANGE;
     merge(run->problem, &part, slot, strip->ldc);
+    return CLB_OK;
+}
+
+static clb_status copy_piece(void *context, const struct clb_transfer *transfer,
+                             const struct clb_rect *columns, char *slot)
+{
+    if (transfer->down)
+        return write_part(context, transfer, columns, slot);
+    copy_columns_in(context, transfer, columns, slot);
     return CLB_OK;
 }
 
@@ -312,9 +319,6 @@ static struct clb_transfer download_of(const struct discrete_run *run, size_t nu
                                  .slot_ld = strip->ldc};
 }
 
-/* (H200, 2026-11, virtual machine with 16 CPUs: dgemm of n = 1024 takes 1.3 instead of 1.7 ms.) */
-#define AWAKE_SECONDS 100e-6
-
 /* Where pages of C are missing, making them takes the threads nearly as long as copying the
  * operands. So there are more of them, and fewer upload first. (H200, 2026-11, dgemm, n =
  * 8192: 29.5 ms with 8 or 9 of 14, 30.3 with 8 of 12 and 7 of 14.) What is gathered was not tried
@@ -351,12 +355,9 @@ static clb_status open_transfers(struct discrete_run *run)
         .downloads = schedule->strips,
         .slot_bytes = run->plan.piece_bytes,
         .wanted_threads = value[CLB_PARAM_THREADS],
-        .least_threads = 2,
         .most_threads = run->plan.staging_threads,
         .gathers = run->plan.gathers && schedule->loads <= run->plan.raw_slots,
-        .awake = AWAKE_SECONDS,
-        .copy_in = copy_columns_in,
-        .write = write_part,
+        .copy = copy_piece,
         .context = run,
         .written = run->progress->written};
     take_to_pages(run, clb_gemm_prefault(run->problem, value[CLB_PARAM_FAULT]));

@@ -278,6 +278,25 @@ static bool is_shared(const struct clb_gemm *problem)
     return shared;
 }
 
+/* Several blocks: narrow bands with raw buffers for uploads to run ahead, then other choices if
+ * they move clearly fewer bytes. */
+static bool plan_blocks(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                        struct plan_limits *limits, struct clb_discrete_plan plan,
+                        struct clb_discrete_plan *best)
+{
+    const struct clb_discrete_plan wide = plan;
+    size_t narrow = clb_min(plan.band[0], plan.band[1]);
+    double least = -1;
+    for (int choice = 0; choice < 3; choice++) {
+        limits->raw_slots = choice == 0 ? RAW_SLOTS_GOOD : RAW_SLOTS_MIN;
+        for (int role = 0; role < 2; role++)
+            plan.band[role] =
+                clb_round_up(choice == 2 ? clb_div_up(narrow, 2) : narrow, plan.unit[role]);
+        search_blocks(variant, problem, limits, choice == 1 ? wide : plan, &least, best);
+    }
+    return least >= 0;
+}
+
 clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
                                   const struct clb_gemm *problem, uint64_t available,
                                   uint64_t max_alloc, size_t units, struct clb_discrete_plan *best)
@@ -316,19 +335,7 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
             best->slab_by_slab || (problem->level3 == NULL && best->slabs > 2) ? 1 : 0;
         return CLB_OK;
     }
-    /* Several blocks: narrow bands with raw buffers for uploads to run ahead, then other choices if
-     * they move clearly fewer bytes. */
-    const struct clb_discrete_plan wide = plan;
-    size_t narrow = clb_min(plan.band[0], plan.band[1]);
-    least = -1;
-    for (int choice = 0; choice < 3; choice++) {
-        limits.raw_slots = choice == 0 ? RAW_SLOTS_GOOD : RAW_SLOTS_MIN;
-        for (int role = 0; role < 2; role++)
-            plan.band[role] =
-                clb_round_up(choice == 2 ? clb_div_up(narrow, 2) : narrow, plan.unit[role]);
-        search_blocks(variant, problem, &limits, choice == 1 ? wide : plan, &least, best);
-    }
-    return least >= 0 ? CLB_OK : CLB_ERR_NOMEM;
+    return plan_blocks(variant, problem, &limits, plan, best) ? CLB_OK : CLB_ERR_NOMEM;
 }
 
 /* ---- the order of loads and strips ----------------------------------------------------------- */

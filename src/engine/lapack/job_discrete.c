@@ -74,8 +74,7 @@ clb_status clb_job_begin(struct clb_job *run)
                                     .downloads = run->downloads,
                                     .wanted_threads = run->variant->tuning.value[CLB_PARAM_THREADS],
                                     .most_threads = CLB_TRANSFER_THREADS,
-                                    .in_order = true,
-                                    .marks = true};
+                                    .in_order = true};
     clb_status status = clb_transfer_queue_open(run->transfers);
     if (status != CLB_OK)
         return status;

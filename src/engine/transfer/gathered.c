@@ -1,5 +1,5 @@
 /* Gathered transfers, of small matrices: see `gathers` in transfer_queue.h. */
-#include "gathered.h"
+#include "transfer_queue.h"
 
 /* The buffer for gathered pieces is of one of few sizes, so that calls find one that is kept. */
 #define GATHERED_LEAST ((size_t)2 << 20)
@@ -21,10 +21,10 @@ char *clb_gathered_place(const struct clb_transfer_queue *transfers,
 
 void clb_gathered_copy(struct clb_transfer_queue *transfers, size_t piece)
 {
-    const struct clb_transfer *transfer = clb_transfer_of(transfers, false, piece);
-    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
-    transfers->copy_in(transfers->context, transfer, &rect,
-                       clb_gathered_place(transfers, transfer, &rect));
+    struct clb_rect rect;
+    const struct clb_transfer *transfer = clb_transfer_of(transfers, false, piece, &rect);
+    (void)transfers->copy(transfers->context, transfer, &rect,
+                          clb_gathered_place(transfers, transfer, &rect));
     pthread_mutex_lock(&transfers->lock);
     transfers->done[CLB_UP][piece] = true;
     clb_transfer_queue_wake(transfers, &transfers->advance, SIZE_MAX);
@@ -36,8 +36,8 @@ bool clb_gathered_send(struct clb_transfer_queue *transfers)
     const size_t first = transfers->gathered.sent;
     if (first == transfers->pieces[CLB_UP] || !transfers->done[CLB_UP][first] || transfers->stopped)
         return false;
-    struct clb_transfer *transfer = clb_transfer_of(transfers, false, first);
-    struct clb_rect rect = clb_transfer_piece(transfer, first - transfer->first_piece);
+    struct clb_rect rect;
+    struct clb_transfer *transfer = clb_transfer_of(transfers, false, first, &rect);
     size_t end = first + 1;
     for (; end < transfer->first_piece + transfer->pieces && transfers->done[CLB_UP][end]; end++)
         rect.cols += clb_transfer_piece(transfer, end - transfer->first_piece).cols;
@@ -57,18 +57,13 @@ bool clb_gathered_send(struct clb_transfer_queue *transfers)
 bool clb_gathered_receive(struct clb_transfer_queue *transfers, bool waits)
 {
     const size_t piece = transfers->released[CLB_DOWN];
-    clb_status status = CLB_OK;
     if (piece == transfers->gathered.asked)
         return false;
     clb_event *event = &transfers->event[CLB_DOWN][piece];
     if (*event != NULL && !waits && clb_event_is_pending(*event))
         return false;
     pthread_mutex_unlock(&transfers->lock);
-    if (*event != NULL)
-        status = clb_event_wait(*event);
-    for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)
-        status = clb_queue_set_check(transfers->queue_set[i]);
-    clb_event_drop(event);
+    const clb_status status = clb_transfer_queue_arrive(transfers, event);
     pthread_mutex_lock(&transfers->lock);
     transfers->released[CLB_DOWN] += status == CLB_OK;
     if (status == CLB_OK)

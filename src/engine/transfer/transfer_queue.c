@@ -1,5 +1,5 @@
 /* Staged transfers of matrices between the caller's memory and a device, see transfer_queue.h. */
-#include "gathered.h"
+#include "transfer_queue.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_
 }
 
 struct clb_transfer *clb_transfer_of(const struct clb_transfer_queue *transfers, bool down,
-                                     size_t piece)
+                                     size_t piece, struct clb_rect *rect)
 {
     size_t low = down ? transfers->uploads : 0;
     size_t high = transfers->uploads + (down ? transfers->downloads : 0);
@@ -56,6 +56,8 @@ struct clb_transfer *clb_transfer_of(const struct clb_transfer_queue *transfers,
         else
             high = middle;
     }
+    *rect =
+        clb_transfer_piece(&transfers->transfer[low], piece - transfers->transfer[low].first_piece);
     return &transfers->transfer[low];
 }
 
@@ -63,8 +65,8 @@ struct clb_transfer *clb_transfer_of(const struct clb_transfer_queue *transfers,
  */
 
 /* Copy between the caller's matrix and a slot. */
-static void copy_matrix(void *context, const struct clb_transfer *transfer,
-                        const struct clb_rect *rect, char *slot)
+static clb_status copy_matrix(void *context, const struct clb_transfer *transfer,
+                              const struct clb_rect *rect, char *slot)
 {
     const struct clb_transfer_queue *transfers = context;
     clb_precision precision = transfers->precision;
@@ -89,12 +91,6 @@ static void copy_matrix(void *context, const struct clb_transfer *transfer,
         clb_merge_tile(precision, rect->rows, rect->cols,
                        down ? clb_scalar_one(precision) : transfer->alpha, from, from_ld,
                        clb_scalar_zero(precision), to, to_ld);
-}
-
-static clb_status write_matrix(void *context, const struct clb_transfer *transfer,
-                               const struct clb_rect *rect, char *slot)
-{
-    copy_matrix(context, transfer, rect, slot);
     return CLB_OK;
 }
 
@@ -107,7 +103,7 @@ static clb_status get_slots(struct clb_transfer_queue *transfers)
     clb_workers_lend(&transfers->workers,
                      clb_min(wanted != 0 ? wanted : pieces / 2, transfers->most_threads),
                      wanted != 0);
-    if (transfers->workers.count < transfers->least_threads)
+    if (transfers->workers.count < 2 && !transfers->in_order)
         clb_workers_return(&transfers->workers);
     transfers->threads = clb_max(transfers->workers.count, 1);
     for (size_t i = 0; i < transfers->threads; i++)
@@ -134,9 +130,8 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers)
     pthread_mutex_init(&transfers->lock, NULL);
     pthread_cond_init(&transfers->work, NULL);
     pthread_cond_init(&transfers->advance, NULL);
-    if (transfers->write == NULL) {
-        transfers->copy_in = copy_matrix;
-        transfers->write = write_matrix;
+    if (transfers->copy == NULL) {
+        transfers->copy = copy_matrix;
         transfers->context = transfers;
     }
     for (size_t i = 0; i < transfers->uploads + transfers->downloads; i++)
@@ -206,13 +201,17 @@ void clb_transfer_queue_wake(struct clb_transfer_queue *transfers, pthread_cond_
         pthread_cond_signal(condition);
 }
 
+/* In virtual machines a thread that sleeps takes some 0.1 ms to wake. (H200, 2026-11, 16 virtual
+ * CPUs: dgemm of n = 1024 takes 1.3 instead of 1.7 ms.) */
+#define AWAKE_SECONDS 100e-6
+
 /* Wait, with the lock held, until somebody is woken; the caller looks what has changed. */
 static void wait_awhile(struct clb_transfer_queue *transfers, pthread_cond_t *condition)
 {
     const unsigned seen = atomic_load(&transfers->wakes);
-    if (transfers->awake > 0) {
+    if (!transfers->in_order) {
         pthread_mutex_unlock(&transfers->lock);
-        const double end = clb_now() + transfers->awake;
+        const double end = clb_now() + AWAKE_SECONDS;
         while (atomic_load(&transfers->wakes) == seen && clb_now() < end)
             sched_yield();
         pthread_mutex_lock(&transfers->lock);
@@ -308,8 +307,8 @@ static void copy_shares(const struct clb_transfer_queue *transfers,
                         struct clb_transfer_thread *owner, uint64_t ticket)
 {
     size_t piece = (size_t)(ticket >> 32) - 1;
-    const struct clb_transfer *transfer = clb_transfer_of(transfers, false, piece);
-    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
+    struct clb_rect rect;
+    const struct clb_transfer *transfer = clb_transfer_of(transfers, false, piece, &rect);
     size_t column = transfer->slot_ld * transfers->element;
     /* A share of few columns of an adjoint would read a part of every cache line. */
     size_t share = transfer->adjoint ? rect.cols : clb_max(SHARE_BYTES / clb_max(column, 1), 1);
@@ -319,7 +318,7 @@ static void copy_shares(const struct clb_transfer_queue *transfers,
         if (!atomic_compare_exchange_weak(&owner->ticket, &ticket, ticket - begin + end))
             continue;
         const struct clb_rect part = {rect.row, rect.col + begin, rect.rows, end - begin};
-        transfers->copy_in(transfers->context, transfer, &part, slot + begin * column);
+        (void)transfers->copy(transfers->context, transfer, &part, slot + begin * column);
         atomic_fetch_add(&owner->copied, end - begin);
         ticket = atomic_load(&owner->ticket);
     }
@@ -354,8 +353,8 @@ static void help_others(struct clb_transfer_queue *transfers, size_t next_piece)
 static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
-    struct clb_transfer *transfer = clb_transfer_of(transfers, false, piece);
-    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
+    struct clb_rect rect;
+    struct clb_transfer *transfer = clb_transfer_of(transfers, false, piece, &rect);
     if (transfers->gathered.buffer != NULL) {
         note(thread, "idle");
         clb_gathered_copy(transfers, piece);
@@ -379,7 +378,7 @@ static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
     transfers->event[CLB_UP][piece] = moved;
     bool all = status == CLB_OK && transfer->done + 1 == transfer->pieces;
     /* Under the lock, before other threads see that all pieces have been enqueued. */
-    if (all && transfers->marks)
+    if (all && transfers->in_order)
         status = clb_queue_mark(transfers->queue_set[0]->upload, &transfer->ready);
     transfer->done += status == CLB_OK;
     if (all)
@@ -415,11 +414,10 @@ static bool await_turn(struct clb_transfer_queue *transfers, struct clb_transfer
 /* The only place from which results get into the caller's memory. All commands that the piece
  * depends on have ended without an error. */
 static clb_status write_piece(struct clb_transfer_thread *thread, struct clb_transfer *transfer,
-                              size_t piece, char *slot)
+                              size_t piece, const struct clb_rect *rect, char *slot)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
-    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
-    clb_status status = transfers->write(transfers->context, transfer, &rect, slot);
+    clb_status status = transfers->copy(transfers->context, transfer, rect, slot);
     note(thread, "copy out");
     if (status != CLB_OK && status != CLB_ERR_RANGE)
         return status;
@@ -433,20 +431,28 @@ static clb_status write_piece(struct clb_transfer_thread *thread, struct clb_tra
     return CLB_OK;
 }
 
+clb_status clb_transfer_queue_arrive(const struct clb_transfer_queue *transfers, clb_event *event)
+{
+    clb_status status = *event != NULL ? clb_event_wait(*event) : CLB_OK;
+    for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)
+        status = clb_queue_set_check(transfers->queue_set[i]);
+    clb_event_drop(event);
+    return status;
+}
+
 /* Wait for the thread's pending download and write its piece. */
 static clb_status end_download(struct clb_transfer_thread *thread)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
     size_t piece = thread->pending - 1;
-    struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece);
-    clb_status status = clb_event_wait(thread->pending_event);
-    clb_event_drop(&thread->pending_event);
+    struct clb_rect rect;
+    struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece, &rect);
+    clb_status status = clb_transfer_queue_arrive(transfers, &thread->pending_event);
     thread->pending = 0;
-    for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)
-        status = clb_queue_set_check(transfers->queue_set[i]);
     bool go = status == CLB_OK && (!transfers->in_order || await_turn(transfers, transfer, piece));
     note(thread, "wait for results");
-    return go ? write_piece(thread, transfer, piece, thread->slot[thread->pending_slot]->host)
+    return go ? write_piece(thread, transfer, piece, &rect,
+                            thread->slot[thread->pending_slot]->host)
               : status;
 }
 
@@ -456,10 +462,11 @@ static clb_status download(struct clb_transfer_thread *thread, size_t piece)
     struct clb_transfer_queue *transfers = thread->transfers;
     if (transfers->written != NULL && transfers->written[piece])
         return CLB_OK;
-    struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece);
-    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
+    struct clb_rect rect;
+    struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece, &rect);
     if (transfers->gathered.buffer != NULL)
-        return write_piece(thread, transfer, piece, clb_gathered_place(transfers, transfer, &rect));
+        return write_piece(thread, transfer, piece, &rect,
+                           clb_gathered_place(transfers, transfer, &rect));
     size_t slot = next_slot(thread, true);
     clb_event moved = NULL;
     clb_status status = await_slot(thread, slot);
@@ -483,23 +490,18 @@ static clb_status download(struct clb_transfer_thread *thread, size_t piece)
 
 enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_WRITE, JOB_TOUCH };
 
-static bool all_uploaded(const struct clb_transfer_queue *transfers)
-{
-    return transfers->next[CLB_UP] >= transfers->pieces[CLB_UP];
-}
-
 /* Whether the pages are there that the next download is written to. With the lock held. */
 static bool has_pages(const struct clb_transfer_queue *transfers)
 {
     const struct clb_prefault *prefault = &transfers->prefault;
-    const size_t piece = transfers->next[CLB_DOWN];
+    struct clb_rect rect;
     size_t made = prefault->next;
     for (size_t i = 0; i < transfers->threads; i++) {
         if (transfers->thread[i].touching != 0)
             made = clb_min(made, transfers->thread[i].touching - 1);
     }
-    const struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece);
-    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
+    const struct clb_transfer *transfer =
+        clb_transfer_of(transfers, true, transfers->next[CLB_DOWN], &rect);
     return made >= clb_prefault_units(prefault, transfer->column + rect.col + rect.cols);
 }
 
@@ -521,9 +523,8 @@ static void end_touch(struct clb_transfer_thread *thread)
  * for each of these columns, and threads that do so at once make the same pages. The threads that
  * don't upload first make pages when a result waits for some, and while one of theirs is on its
  * way. Otherwise they upload, too: pages that are made earlier take time from uploads, which the
- * device waits for. (H200, 2026-11, dgemm with C never touched: n = 8192 takes 29.5 ms instead
- * of 36.4, n = 16384 158 instead of 179; where threads made pages whenever they would have waited
- * for an upload, 38; where pages were made from the first moment, n = 16384 took 191.) */
+ * device waits for. (H200, 2026-11, dgemm with C never touched, n = 8192: 29.5 ms instead of 36.4.)
+ */
 static enum job next_job(struct clb_transfer_thread *thread, size_t *piece)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
@@ -544,7 +545,7 @@ static enum job next_job(struct clb_transfer_thread *thread, size_t *piece)
             *piece = transfers->next[CLB_UP]++;
             job = JOB_UPLOAD;
         } else if (down && !blocked) {
-            thread->helps = all_uploaded(transfers);
+            thread->helps = transfers->next[CLB_UP] >= transfers->pieces[CLB_UP];
             *piece = transfers->next[CLB_DOWN]++;
             job = JOB_DOWNLOAD;
         } else if (thread->pending != 0) {

@@ -17,16 +17,18 @@
  *
  * Products (gemm/discrete.c) and factorisations (lapack/) differ in this:
  *
- *                          factorisations                products
- *   results are written    in order, see `in_order`      as they arrive, each by itself
- *   a thread's downloads   one at a time                 the next begins before one is written
- *   slots of a thread      two for both directions       two for each direction
- *   the device waits for   an event behind all pieces,   the events of the pieces, which are on
- *     an upload by         on the one upload queue       several queues
- *   pages of C             are faulted in by writes      are faulted in before, see next_job
- *   small matrices         the same                      gathered, see `gathers`
- *   a piece is copied by   alpha, order and shape        functions that know the operands, and
- *                                                        C = alpha*P + beta*C */
+ *                          factorisations (`in_order`)    products
+ *   results are written    in order                       as they arrive, each by itself
+ *   a thread's downloads   one at a time                  the next begins before one is written
+ *   slots of a thread      two for both directions        two for each direction
+ *   the device waits for   an event behind all pieces,    the events of the pieces, which are on
+ *     an upload by         on the one upload queue        several queues
+ *   a thread that waits    sleeps                         stays awake for AWAKE_SECONDS before
+ *   with one thread        it stages                      the calling thread stages alone
+ *   pages of C             are faulted in by writes       are faulted in before, see next_job
+ *   small matrices         the same                       gathered, see `gathers`
+ *   a piece is copied by   alpha, order and shape         functions that know the operands, and
+ *                                                         C = alpha*P + beta*C */
 #ifndef CLB_TRANSFER_QUEUE_H
 #define CLB_TRANSFER_QUEUE_H
 
@@ -79,7 +81,7 @@ struct clb_transfer {
     size_t done;      /* uploads: pieces enqueued; downloads in order: pieces arrived */
     size_t written;   /* downloads: pieces in the caller's memory */
     clb_event before; /* the transfer waits for this: from then on x may be overwritten, or read */
-    clb_event ready;  /* uploads with `marks`: x is complete */
+    clb_event ready;  /* uploads of factorisations: x is complete */
 };
 
 struct clb_transfer_queue;
@@ -111,29 +113,23 @@ struct clb_transfer_queue {
     clb_precision precision;
     struct clb_transfer *transfer; /* uploads, then downloads, in order; outlives the queue */
     size_t uploads, downloads;
-    size_t slot_bytes;                  /* at least; raised to the largest piece */
-    size_t wanted_threads;              /* 0: as many as there are CPUs and work for */
-    size_t least_threads, most_threads; /* with fewer than the least the calling thread is alone */
+    size_t slot_bytes;     /* at least; raised to the largest piece */
+    size_t wanted_threads; /* 0: as many as there are CPUs and work for */
+    size_t most_threads;
     /* A downloaded piece is written only when all download pieces before it have arrived in their
      * slots. So whatever fails, in the end the first pieces up to some number are written, each
      * completely, and no others. */
     bool in_order;
-    /* Seconds for which a thread that has to wait for another stays awake before it sleeps: in
-     * virtual machines one that sleeps takes some 0.1 ms to wake. */
-    double awake;
     /* For small matrices, nothing of which is held, in pieces without a stride: all pieces have
      * places of their own in one pinned buffer, and the calling thread alone enqueues and waits for
      * their transfers while the staging threads copy. What has been copied of an upload is one
      * command. So there are few of them, and threads don't wait for each other in the driver. */
     bool gathers;
-    bool marks; /* clb_transfer_queue_await is used, and not clb_transfer_queue_await_events */
-    /* How pieces are copied; NULL: as the transfer says. Any thread may call these. copy_in copies
-     * the columns `rect` of an upload to `slot`; they are a share of a piece. `write` writes a
-     * piece of a download; CLB_ERR_RANGE: it has not, and the run will not be complete. */
-    void (*copy_in)(void *context, const struct clb_transfer *transfer, const struct clb_rect *rect,
-                    char *slot);
-    clb_status (*write)(void *context, const struct clb_transfer *transfer,
-                        const struct clb_rect *rect, char *slot);
+    /* How pieces are copied; NULL: as the transfer says. Any thread may call this. Of an upload it
+     * copies the columns `rect`, a share of a piece, to `slot`, and returns CLB_OK; of a download
+     * it writes a piece; CLB_ERR_RANGE: it has not, and the run will not be complete. */
+    clb_status (*copy)(void *context, const struct clb_transfer *transfer,
+                       const struct clb_rect *rect, char *slot);
     void *context;
     bool *written; /* for each download piece, or NULL; what is true already is not moved again */
 
@@ -198,12 +194,13 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers) CLB_MUS
 /* Start the threads, of which `uploaders` prefer uploads to downloads. */
 void clb_transfer_queue_start(struct clb_transfer_queue *transfers, size_t uploaders);
 
-/* Wait until all pieces of an upload have been enqueued, and make commands that are enqueued on
- * `queue` from now on wait until it is complete. CLB_ERR_RANGE, here and below: it is stopped. */
+/* Factorisations: wait until all pieces of an upload have been enqueued, and make commands that are
+ * enqueued on `queue` from now on wait until it is complete. CLB_ERR_RANGE, here and below: it is
+ * stopped. */
 clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t transfer,
                                     struct clb_queue *queue) CLB_MUST_CHECK;
-/* The same, without a queue: the upload is complete after the *count events at *events. They belong
- * to the queue. */
+/* Products: the same, without a queue: the upload is complete after the *count events at *events.
+ * They belong to the queue. */
 clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t transfer,
                                            const clb_event **events, size_t *count) CLB_MUST_CHECK;
 /* True when all pieces of an upload have been enqueued, or a transfer has failed:
@@ -233,7 +230,7 @@ clb_status clb_transfer_queue_await_arrival(struct clb_transfer_queue *transfers
 clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers,
                                             size_t transfer) CLB_MUST_CHECK;
 
-/* Upload nothing more, because results will have to be computed in another way; for `write`. */
+/* Upload nothing more, because results will have to be computed in another way; for `copy`. */
 void clb_transfer_queue_stop(struct clb_transfer_queue *transfers);
 
 /* Release the events of uploads, all of which have been awaited, before the end. */
@@ -263,5 +260,45 @@ clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, siz
                           const void *host, size_t ld, clb_event *event) CLB_MUST_CHECK;
 clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, clb_event *event) CLB_MUST_CHECK;
+
+/* ---- theirs alone: what transfer_queue.c and gathered.c use of each other ---------------------
+ */
+
+/* A piece's transfer, the last one in its direction that begins no later, and its rectangle. */
+struct clb_transfer *clb_transfer_of(const struct clb_transfer_queue *transfers, bool down,
+                                     size_t piece, struct clb_rect *rect);
+/* Wake so many of the threads that wait for this; all with SIZE_MAX. With the lock held, or a
+ * thread that has just seen that nobody was woken would sleep all the same. */
+void clb_transfer_queue_wake(struct clb_transfer_queue *transfers, pthread_cond_t *condition,
+                             size_t threads);
+/* Record the first failure and wake all threads; with the lock held. */
+void clb_transfer_queue_fail(struct clb_transfer_queue *transfers, clb_status status);
+/* Enqueue the transfer of a piece, once `before` has completed. */
+clb_status clb_transfer_queue_enqueue(const struct clb_transfer_queue *transfers,
+                                      const struct clb_transfer *transfer, size_t piece,
+                                      const struct clb_rect *rect, void *slot,
+                                      clb_event *event) CLB_MUST_CHECK;
+/* Wait for the download of a piece, as far as it has one, and for what went wrong before it. */
+clb_status clb_transfer_queue_arrive(const struct clb_transfer_queue *transfers,
+                                     clb_event *event) CLB_MUST_CHECK;
+
+clb_status clb_gathered_open(struct clb_transfer_queue *transfers) CLB_MUST_CHECK;
+/* Where the first column of a rectangle is in the buffer for all pieces. */
+char *clb_gathered_place(const struct clb_transfer_queue *transfers,
+                         const struct clb_transfer *transfer, const struct clb_rect *rect);
+/* Copy a piece into the buffer: any thread. */
+void clb_gathered_copy(struct clb_transfer_queue *transfers, size_t piece);
+/* Enqueue the download of all pieces of a transfer: this and the following, the calling thread. */
+clb_status clb_gathered_ask(struct clb_transfer_queue *transfers,
+                            const struct clb_transfer *transfer) CLB_MUST_CHECK;
+/* With the lock held, which they give up meanwhile. Enqueue the next pieces that have been copied,
+ * as far as they are of one transfer; false when there are none. */
+bool clb_gathered_send(struct clb_transfer_queue *transfers);
+/* Hand out the oldest download piece that has been enqueued, when it has arrived or after waiting
+ * for it; false when there is none. */
+bool clb_gathered_receive(struct clb_transfer_queue *transfers, bool waits);
+/* Do what is there to do; where that is nothing, copy a piece, or wait for a download if that is
+ * what the thread needs. False when there is nothing of these either. */
+bool clb_gathered_advance(struct clb_transfer_queue *transfers, bool down);
 
 #endif
