@@ -335,6 +335,18 @@ static void starts(void *unused)
     expect(clb_cost_saved(&machine, &call, &known) == 2, "not what is predicted");
     machine.optimised = false;
     expect(clb_cost_saved(&machine, &call, &unknown) > 10 * any, "beside the reference library");
+    /* A device that no table has is started by one large product where the helper has measured its
+     * kernels, and by no small one. */
+    machine = machine_of(&other, 16);
+    const double price = clb_cost_of_start(&machine);
+    const struct clb_cost_call large = make_call(CLB_ROUTINE_dgemm, 8192, 8192, 8192);
+    expect(clb_cost_saved(&machine, &large, &unknown) < price,
+           "a start for a device without a rate");
+    machine.rate = 40e12;
+    expect(clb_cost_saved(&machine, &large, &unknown) > price, "no start for a fast device");
+    expect(clb_cost_saved(&machine, &call, &unknown) < 0.01 * price, "a start for a small product");
+    machine.rate = 1e9;
+    expect(clb_cost_saved(&machine, &large, &unknown) == 0, "a device slower than the CPUs saves");
 }
 
 /* Whether the device is the side for calls of the order that so many threads make at once. */

@@ -532,7 +532,7 @@ static void inner_calls(void *unused)
     expect(!run_worthy() && reported("dgemm_", "cost") == 1, "a product of it is the device's");
     expect(reported("dgemm_", "inside") == 1 && reported("dgemm_", "flops_inside") > 0,
            "the product is not shown as inside");
-    clb_next_end(&entry, clb_next_begin());
+    clb_next_end(&entry, clb_now());
     expect(run_worthy() && reported("dgemm_", "inside") == 1, "a product behind it is not");
     clb_history_enclose(&entry.call, false, 0);
     expect(run_worthy() && reported("dgemm_", "inside") == 2, "nor one on the device inside");

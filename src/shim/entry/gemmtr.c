@@ -19,7 +19,7 @@ static int position_in_c(int position, int layout)
 
 void clb_compose_gemmtr(struct clb_entry *entry)
 {
-    const double begin = entry->timed ? clb_next_begin() : 0;
+    const double begin = entry->timed ? clb_now() : 0;
     int wrong = clb_route_compose_gemmtr(entry, NULL);
     if (entry->timed)
         clb_next_end(entry, begin);

@@ -204,7 +204,7 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
         print "        clb_compose_gemmtr(&entry);"
         print "        return;\n    }"
     }
-    print "    const double begin = entry.timed ? clb_next_begin() : 0;"
+    print "    const double begin = entry.timed ? clb_now() : 0;"
     put(4, (kind == "lapacke" ? "const int64_t result = " : "") type arguments ones ");")
     if (kind == "lapacke")
         print "    clb_route_end_declined();"

@@ -148,7 +148,7 @@ struct clb_entry {
     clb_scalar turned;               /* see clb_call_turn */
 
     /* Set by clb_route where it declines the call. */
-    bool timed;       /* the time that the next library takes is wanted: clb_next_begin; */
+    bool timed;       /* the time that the next library takes is wanted: clb_next_end; */
     bool learnt;      /* for the profile, */
     bool compared;    /* for later calls like this one; */
     bool encloses;    /* calls that it makes are inside it; */

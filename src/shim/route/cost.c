@@ -328,7 +328,7 @@ static double of_square(const struct clb_cost_machine *machine, clb_side side,
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-#define LINK_UNKNOWN 6e9 /* bytes in a second */
+#define LINK_UNKNOWN 12e9 /* bytes in a second: PCIe 3.0 with 16 lanes */
 #define LINK_LATENCY 0.2e-3
 #define LINK_FILL    4e6  /* bytes */
 #define READ_BY_ALL  60e9 /* bytes in a second, by the next library's threads */
@@ -493,9 +493,14 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
 {
     if (clb_prediction_is_known(prediction))
         return prediction->next - prediction->device;
+    const double next = next_by_table(machine, call->family, call->precision, call->work);
+    /* Matrices are moved while the device multiplies. */
+    if (machine->rate > 0 && is_product(call->family))
+        return fmax(0, next - fmax(flops_of(call) / machine->rate,
+                                   link_seconds(machine->device, call->bytes)));
     const bool is_cpu = machine->device != NULL && clb_device_is_cpu(machine->device);
     const double share = !machine->optimised ? SAVED_PLAIN : is_cpu ? SAVED_BY_CPU : SAVED_BY_ANY;
-    return share * next_by_table(machine, call->family, call->precision, call->work);
+    return share * next;
 }
 
 void clb_cost_measure_start(struct clb_profile *profile, double seconds)

@@ -96,6 +96,8 @@ struct clb_cost_machine {
     bool optimised;                    /* the next library is */
     int threads;                       /* that it uses */
     const struct clb_profile *profile; /* NULL: none */
+    double rate; /* flops in a second of products in the call's precision, as the helper has
+                  * measured them on a device with memory of its own; 0: not known */
 };
 
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
@@ -108,8 +110,9 @@ bool clb_cost_has(const struct clb_device *device);
  * start, else from cost.def. Without a device: by starting one that no process has used before. */
 double clb_cost_of_start(const struct clb_cost_machine *machine);
 
-/* Seconds that a call for the device is expected to save, by the prediction, else as a share of the
- * next library's time by the tables. The device may be NULL. */
+/* Seconds that a call for the device is expected to save: by the prediction, else for products by
+ * the machine's rate, else as a share of the next library's time by the tables. The device may be
+ * NULL. */
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                       const struct clb_prediction *prediction);
 

@@ -5,6 +5,7 @@
  * that. It is written under a temporary name and renamed, while the cache folder is locked; a file
  * that is damaged or of another key is ignored, with one warning, and replaced by the next that is
  * written. */
+#include "engine/ocl/helper.h"
 #include "profile.h"
 #include "engine/ocl/store.h"
 #include "host/process.h"
@@ -268,10 +269,28 @@ double clb_profile_start_cost(const struct clb_profile_owner *owner)
     return seconds;
 }
 
+/* Of a CPU device, which needs no link and is seldom faster, rates are those of one core. */
+static double measured_rate(const struct clb_device *device, clb_precision precision)
+{
+    static _Atomic double rates[CLB_PRECISIONS]; /* 0: not looked up yet; negative: not known */
+    struct clb_choice choice;
+    if (device == NULL || device->unified)
+        return 0;
+    double rate = atomic_load(&rates[precision]);
+    if (rate == 0) {
+        rate = clb_choice_find(device, precision, 0, &choice) && choice.used.rate > 0
+                   ? 1e9 * choice.used.rate
+                   : -1;
+        atomic_store(&rates[precision], rate);
+    }
+    return rate;
+}
+
 double clb_profile_saved(const struct clb_profile_owner *owner, const struct clb_cost_call *call,
                          const struct clb_prediction *prediction)
 {
-    const struct clb_cost_machine machine = machine_of(owner, NULL);
+    struct clb_cost_machine machine = machine_of(owner, NULL);
+    machine.rate = measured_rate(owner->device, call->precision);
     return clb_cost_saved(&machine, call, prediction);
 }
 

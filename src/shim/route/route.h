@@ -38,8 +38,8 @@ const char *clb_reason_name(clb_reason reason);
  * wrong option is noted in it. Its routine, kind and precision are set here. `host` has the next
  * library's functions, or is NULL: those of the call's naming scheme.
  *
- * True: the call has been computed. False: it is declined; call the next library, between
- * clb_next_begin and clb_next_end. */
+ * True: the call has been computed. False: it is declined; call the next library, and then
+ * clb_next_end where the call is `timed`. */
 bool clb_route(struct clb_entry *entry, struct clb_host_blas *host);
 /* lapacke.c: the same for a C name of LAPACK. */
 bool clb_route_lapacke(struct clb_entry *entry, struct clb_host_blas *host);
@@ -47,9 +47,8 @@ bool clb_route_lapacke(struct clb_entry *entry, struct clb_host_blas *host);
 /* Called when the next library has returned from a declined call of a C name of LAPACK. */
 void clb_route_end_declined(void);
 
-/* Called before and after a declined call that is `timed`. Only the caller's values are kept
- * meanwhile, so nothing leaks when the next library's xerbla_ jumps out of the call. */
-double clb_next_begin(void);
+/* Called after a declined call that is `timed` and began then, by clb_now. Only the caller's values
+ * are kept meanwhile, so nothing leaks when the next library's xerbla_ jumps out of the call. */
 void clb_next_end(const struct clb_entry *entry, double begin);
 
 /* level3_next.c: compute a declined call of xGEMMTR by the next library's xGEMM, and return 0. When

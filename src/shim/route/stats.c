@@ -1,53 +1,59 @@
-/* Statistics: counted per thread without locks, summed when they are read, and written at exit.
- *
- * The block of counters of a thread outlives the thread and is reused by a later one. So no count
- * is lost, and memory does not grow with the number of threads that have ever existed. */
+/* Statistics: summed by atomic additions, in a few sets of sums so that threads seldom meet at one,
+ * and written at exit. */
 #include "engine/ocl/helper.h"
 #include "host/process.h"
 #include "profile.h"
 #include "run.h"
 
 #include <errno.h>
-#include <pthread.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_KERNELS 4
+/* What is summed of a name's calls: first what the report has of every name, then what follows from
+ * predictions, then the calls that other calls made; and those declined for each reason. */
+#define FIELD_TABLE(X)                                                                             \
+    X(DEVICE, "device")                                                                            \
+    X(NEXT, "next")                                                                                \
+    X(RECOVERED, "recovered")                                                                      \
+    X(FLOPS, "flops") X(FLOPS_DEVICE, "flops_device") X(SECONDS_DEVICE, "seconds_device")          \
+        X(SECONDS_NEXT, "seconds_next") X(PREDICTED, "predicted") X(MEASURED, "measured")          \
+            X(PREDICTED_DEVICE, "predicted_device") X(PREDICTED_NEXT, "predicted_next")            \
+                X(SAVED, "seconds_saved") X(SAVED_MEASURED, "seconds_saved_measured")              \
+                    X(INSIDE, "inside") X(FLOPS_INSIDE, "flops_inside")                            \
+                        X(SECONDS_INSIDE, "seconds_inside")
 
-struct counters {
-    _Atomic uint64_t device, recovered, declined[CLB_REASONS];
-    _Atomic double flops, flops_device, seconds_device, seconds_next;
-    _Atomic uint64_t predicted, measured;
-    _Atomic double predicted_device, predicted_next, saved, saved_measured;
-    _Atomic uint64_t inside; /* calls that other calls made, */
-    _Atomic double flops_inside, seconds_inside;
+enum field {
+#define FIELD(id, name) id,
+    FIELD_TABLE(FIELD)
+#undef FIELD
+        DECLINED,
+    FIELDS = DECLINED + CLB_REASONS
+};
+static const char *const field_names[DECLINED] = {
+#define FIELD(id, name) [id] = name,
+    FIELD_TABLE(FIELD)
+#undef FIELD
+};
+
+/* Of one name. Doubles count exactly up to 2^53. */
+enum { KERNELS = 4 };
+struct stats_sums {
+    _Atomic double value[FIELDS];
     struct {
         _Atomic(const char *) name;
         _Atomic uint64_t calls;
-    } kernels[MAX_KERNELS];
+    } kernels[KERNELS];
 };
 
-struct stats_block {
-    _Atomic bool taken;
-    struct stats_block *link;
-    _Atomic(struct counters *) rows[CLB_SYMBOLS];
-};
-
+enum { SETS = 16 };
+static _Atomic(struct stats_sums *) sums[SETS][CLB_SYMBOLS];
+static _Atomic unsigned threads;
+static CLB_THREAD unsigned own_set; /* from 1; 0: the thread has counted nothing yet */
 bool clb_stats_wanted;
-static _Atomic(struct stats_block *) blocks;
-static CLB_THREAD struct stats_block *own_block;
-static pthread_key_t thread_end;
 
-/* ---- blocks ---------------------------------------------------------------------------------- */
-
-static void give_block(void *block)
-{
-    own_block = NULL;
-    atomic_store(&((struct stats_block *)block)->taken, false);
-}
-
-/* A forked child has only the forking thread, and starts with all counts zero. */
+/* A forked child starts with all counts zero. */
 static void reset_in_child(void)
 {
     static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
@@ -55,68 +61,38 @@ static void reset_in_child(void)
     if (CLB_LIKELY(atomic_load(&generation) == clb_generation()))
         return;
     const bool first = clb_lock(&lock);
-    for (struct stats_block *block = atomic_load(&blocks); first && block != NULL;
-         block = block->link) {
-        for (int s = 0; s < CLB_SYMBOLS; s++) {
-            struct counters *counters = atomic_load(&block->rows[s]);
-            if (counters != NULL)
-                memset(counters, 0, sizeof *counters);
-        }
-        atomic_store(&block->taken, block == own_block);
+    for (size_t i = 0; first && i < (size_t)SETS * CLB_SYMBOLS; i++) {
+        struct stats_sums *of = atomic_load(&sums[0][i]);
+        if (of != NULL)
+            memset(of, 0, sizeof *of);
     }
     atomic_store(&generation, clb_generation());
     clb_unlock(&lock);
 }
 
-static struct stats_block *take_block(void)
-{
-    struct stats_block *block = atomic_load(&blocks);
-    for (; block != NULL; block = block->link) {
-        bool taken = false;
-        if (atomic_compare_exchange_strong(&block->taken, &taken, true))
-            break;
-    }
-    if (block == NULL) {
-        block = calloc(1, sizeof *block);
-        if (block == NULL)
-            return NULL;
-        atomic_store(&block->taken, true);
-        block->link = atomic_load(&blocks);
-        while (!atomic_compare_exchange_weak(&blocks, &block->link, block))
-            ;
-    }
-    own_block = block;
-    pthread_setspecific(thread_end, block);
-    return block;
-}
-
-/* This thread's counters for a symbol; NULL when memory has run out. */
-static struct counters *counters_of(const struct clb_symbol *symbol)
+/* A symbol's sums for this thread; NULL when memory has run out. */
+static struct stats_sums *sums_of(const struct clb_symbol *symbol)
 {
     reset_in_child();
-    struct stats_block *block = own_block != NULL ? own_block : take_block();
-    if (block == NULL)
-        return NULL;
-    _Atomic(struct counters *) *row = &block->rows[symbol - clb_symbols];
-    struct counters *counters = atomic_load_explicit(row, memory_order_relaxed);
-    if (counters == NULL) {
-        counters = calloc(1, sizeof *counters);
-        atomic_store_explicit(row, counters, memory_order_release);
-    }
-    return counters;
+    if (own_set == 0)
+        own_set = atomic_fetch_add(&threads, 1) % SETS + 1;
+    _Atomic(struct stats_sums *) *at = &sums[own_set - 1][symbol - clb_symbols];
+    struct stats_sums *of = atomic_load_explicit(at, memory_order_acquire), *there = NULL;
+    if (of != NULL)
+        return of;
+    of = calloc(1, sizeof *of);
+    if (atomic_compare_exchange_strong(at, &there, of))
+        return of;
+    free(of);
+    return there;
 }
 
-/* Only the owning thread writes, so an atomic load and store are enough. */
-static void count(_Atomic uint64_t *counter)
+static void add(struct stats_sums *of, enum field field, double value)
 {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-}
-
-static void stats_add(_Atomic double *sum, double value)
-{
-    atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + value,
-                          memory_order_relaxed);
+    double sum = atomic_load_explicit(&of->value[field], memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&of->value[field], &sum, sum + value,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
 }
 
 /* ---- counting -------------------------------------------------------------------------------- */
@@ -125,25 +101,23 @@ void clb_stats_configure(void)
 {
     const struct clb_config *config = clb_config_get();
     clb_report_file_note(config->stats);
-    clb_stats_wanted = (config->stats != NULL || config->learn) &&
-                       pthread_key_create(&thread_end, give_block) == 0;
+    clb_stats_wanted = config->stats != NULL || config->learn;
 }
 
-static void count_inside(struct counters *counters, double flops, double seconds)
+static void count_inside(struct stats_sums *of, double flops, double seconds)
 {
-    count(&counters->inside);
-    stats_add(&counters->flops_inside, flops);
-    stats_add(&counters->seconds_inside, seconds);
+    add(of, INSIDE, 1);
+    add(of, FLOPS_INSIDE, flops);
+    add(of, SECONDS_INSIDE, seconds);
 }
 
-static void count_kernel(struct counters *counters, const char *kernel)
+/* Kernels beyond the first few are not listed. */
+static void count_kernel(struct stats_sums *of, const char *kernel)
 {
-    for (int i = 0; i < MAX_KERNELS; i++) {
-        const char *name = atomic_load_explicit(&counters->kernels[i].name, memory_order_relaxed);
-        if (name == NULL)
-            atomic_store_explicit(&counters->kernels[i].name, kernel, memory_order_release);
-        if (name == NULL || name == kernel) {
-            count(&counters->kernels[i].calls);
+    for (int i = 0; i < KERNELS; i++) {
+        const char *name = NULL;
+        if (atomic_compare_exchange_strong(&of->kernels[i].name, &name, kernel) || name == kernel) {
+            atomic_fetch_add_explicit(&of->kernels[i].calls, 1, memory_order_relaxed);
             return;
         }
     }
@@ -151,18 +125,16 @@ static void count_kernel(struct counters *counters, const char *kernel)
 
 /* The prediction for a call, both sides of which are known, and the seconds that the device has
  * saved, or would have in a dry run. */
-static void count_prediction(struct counters *counters, const struct clb_run *run, double saved)
+static void count_prediction(struct stats_sums *of, const struct clb_run *run, double saved)
 {
     if (!clb_run_is_predicted(run))
         return;
-    count(&counters->predicted);
-    stats_add(&counters->predicted_device, run->prediction.device);
-    stats_add(&counters->predicted_next, run->prediction.next);
-    stats_add(&counters->saved, saved);
-    if (!run->prediction.measured)
-        return;
-    count(&counters->measured);
-    stats_add(&counters->saved_measured, saved);
+    add(of, PREDICTED, 1);
+    add(of, PREDICTED_DEVICE, run->prediction.device);
+    add(of, PREDICTED_NEXT, run->prediction.next);
+    add(of, SAVED, saved);
+    add(of, MEASURED, run->prediction.measured);
+    add(of, SAVED_MEASURED, run->prediction.measured ? saved : 0);
 }
 
 static void log_call(const struct clb_run *run, const char *where, const char *detail,
@@ -183,51 +155,46 @@ static void log_call(const struct clb_run *run, const char *where, const char *d
 
 void clb_stats_declined(const struct clb_run *run, clb_reason reason)
 {
-    struct counters *counters = clb_stats_wanted ? counters_of(run->entry->symbol) : NULL;
+    struct stats_sums *of = clb_stats_wanted ? sums_of(run->entry->symbol) : NULL;
     const double flops = clb_run_computes_nothing(run) ? 0 : run->flops;
     log_call(run, "next", clb_reason_name(reason), 0);
-    if (counters == NULL)
+    if (of == NULL)
         return;
-    count(&counters->declined[reason]);
-    stats_add(&counters->flops, flops);
+    add(of, NEXT, 1);
+    add(of, (enum field)(DECLINED + reason), 1);
+    add(of, FLOPS, flops);
     if (run->entry->inside)
-        count_inside(counters, flops, 0); /* clb_next_end adds the seconds */
-    count_prediction(counters, run,
-                     reason == CLB_REASON_DRY_RUN ? run->prediction.next - run->prediction.device
-                                                  : 0);
+        count_inside(of, flops, 0); /* clb_next_end adds the seconds */
+    count_prediction(
+        of, run, reason == CLB_REASON_DRY_RUN ? run->prediction.next - run->prediction.device : 0);
 }
 
 void clb_stats_computed(const struct clb_run *run, bool recovered, double seconds_next)
 {
-    struct counters *counters = clb_stats_wanted ? counters_of(run->entry->symbol) : NULL;
+    struct stats_sums *of = clb_stats_wanted ? sums_of(run->entry->symbol) : NULL;
     const double seconds = run->seconds + seconds_next;
     log_call(run, recovered ? "recovered" : "device", run->kernel, seconds);
-    if (counters == NULL)
+    if (of == NULL)
         return;
-    count(recovered ? &counters->recovered : &counters->device);
-    stats_add(&counters->flops, run->flops);
-    stats_add(&counters->flops_device, run->flops * run->share);
-    stats_add(&counters->seconds_device, run->seconds);
-    stats_add(&counters->seconds_next, seconds_next);
+    add(of, recovered ? RECOVERED : DEVICE, 1);
+    add(of, FLOPS, run->flops);
+    add(of, FLOPS_DEVICE, run->flops * run->share);
+    add(of, SECONDS_DEVICE, run->seconds);
+    add(of, SECONDS_NEXT, seconds_next);
     if (run->entry->inside)
-        count_inside(counters, run->flops, seconds);
-    count_kernel(counters, run->kernel);
-    count_prediction(counters, run, run->prediction.next - seconds);
-}
-
-double clb_next_begin(void)
-{
-    return clb_now();
+        count_inside(of, run->flops, seconds);
+    count_kernel(of, run->kernel);
+    count_prediction(of, run, run->prediction.next - seconds);
 }
 
 void clb_next_end(const struct clb_entry *entry, double begin)
 {
     const double seconds = clb_now() - begin;
-    struct counters *counters = clb_stats_wanted ? counters_of(entry->symbol) : NULL;
-    if (counters != NULL)
-        stats_add(&counters->seconds_next, seconds);
-    if (counters != NULL && entry->inside)
-        stats_add(&counters->seconds_inside, seconds);
+    struct stats_sums *of = clb_stats_wanted ? sums_of(entry->symbol) : NULL;
+    if (of != NULL)
+        add(of, SECONDS_NEXT, seconds);
+    if (of != NULL && entry->inside)
+        add(of, SECONDS_INSIDE, seconds);
     if (entry->encloses)
         clb_history_leave();
     if (entry->learnt || entry->compared)
@@ -237,16 +204,11 @@ void clb_next_end(const struct clb_entry *entry, double begin)
 /* ---- summing --------------------------------------------------------------------------------- */
 
 struct totals {
-    uint64_t calls, device, next, recovered, declined[CLB_REASONS];
-    double flops, flops_device, seconds_device, seconds_next;
-    uint64_t predicted, measured;
-    double predicted_device, predicted_next, saved, saved_measured;
-    uint64_t inside;
-    double flops_inside, seconds_inside;
+    double calls, value[FIELDS];
     struct {
         const char *name;
         uint64_t calls;
-    } kernels[2 * MAX_KERNELS];
+    } kernels[2 * KERNELS];
 };
 
 static void add_kernel(struct totals *totals, const char *name, uint64_t calls)
@@ -261,52 +223,28 @@ static void add_kernel(struct totals *totals, const char *name, uint64_t calls)
     }
 }
 
-static void add_counters(struct totals *totals, struct counters *counters)
-{
-    totals->device += atomic_load(&counters->device);
-    totals->recovered += atomic_load(&counters->recovered);
-    for (int r = 0; r < CLB_REASONS; r++) {
-        totals->declined[r] += atomic_load(&counters->declined[r]);
-        totals->next += atomic_load(&counters->declined[r]);
-    }
-    totals->flops += atomic_load(&counters->flops);
-    totals->flops_device += atomic_load(&counters->flops_device);
-    totals->seconds_device += atomic_load(&counters->seconds_device);
-    totals->seconds_next += atomic_load(&counters->seconds_next);
-    totals->predicted += atomic_load(&counters->predicted);
-    totals->measured += atomic_load(&counters->measured);
-    totals->predicted_device += atomic_load(&counters->predicted_device);
-    totals->predicted_next += atomic_load(&counters->predicted_next);
-    totals->saved += atomic_load(&counters->saved);
-    totals->saved_measured += atomic_load(&counters->saved_measured);
-    totals->inside += atomic_load(&counters->inside);
-    totals->flops_inside += atomic_load(&counters->flops_inside);
-    totals->seconds_inside += atomic_load(&counters->seconds_inside);
-    for (int i = 0; i < MAX_KERNELS; i++) {
-        const char *name = atomic_load_explicit(&counters->kernels[i].name, memory_order_acquire);
-        if (name != NULL)
-            add_kernel(totals, name, atomic_load(&counters->kernels[i].calls));
-    }
-}
-
 static struct totals sum(int symbol)
 {
-    reset_in_child();
     struct totals totals = {0};
-    for (struct stats_block *block = atomic_load(&blocks); block != NULL; block = block->link) {
-        struct counters *counters =
-            atomic_load_explicit(&block->rows[symbol], memory_order_acquire);
-        if (counters != NULL)
-            add_counters(&totals, counters);
+    reset_in_child();
+    for (int set = 0; set < SETS; set++) {
+        struct stats_sums *of = atomic_load_explicit(&sums[set][symbol], memory_order_acquire);
+        for (int f = 0; of != NULL && f < FIELDS; f++)
+            totals.value[f] += atomic_load(&of->value[f]);
+        for (int i = 0; of != NULL && i < KERNELS; i++) {
+            const char *name = atomic_load(&of->kernels[i].name);
+            if (name != NULL)
+                add_kernel(&totals, name, atomic_load(&of->kernels[i].calls));
+        }
     }
-    totals.calls = totals.device + totals.next + totals.recovered;
+    totals.calls = totals.value[DEVICE] + totals.value[NEXT] + totals.value[RECOVERED];
     return totals;
 }
 
 static bool stats_any(void)
 {
     for (int s = 0; s < CLB_SYMBOLS; s++) {
-        if (sum(s).calls != 0)
+        if (sum(s).calls > 0)
             return true;
     }
     return false;
@@ -314,84 +252,61 @@ static bool stats_any(void)
 
 /* ---- the report as JSON ---------------------------------------------------------------------- */
 
-/* ", " before every item but the first. */
-static void separate(struct clb_text *text, bool *first)
+/* A name behind ", ", but for the first of a list. */
+static void add_name(struct clb_text *text, bool *first, const char *name)
 {
-    if (!*first)
-        clb_text_add(text, ",");
+    clb_text_add(text, *first ? "" : ",");
+    clb_text_add_quoted(text, name);
+    clb_text_add(text, ":");
     *first = false;
 }
 
-static void add_count(struct clb_text *text, bool *first, const char *name, uint64_t value)
+static void add_number(struct clb_text *text, bool *first, const char *name, double value)
 {
-    separate(text, first);
-    clb_text_addf(text, "\"%s\":%llu", name, (unsigned long long)value);
+    add_name(text, first, name);
+    if (value == floor(value) && value < 1e15)
+        clb_text_addf(text, "%.0f", value);
+    else
+        clb_text_add_double(text, value);
 }
 
-static void add_number(struct clb_text *text, const char *name, double value)
-{
-    clb_text_addf(text, ",\"%s\":", name);
-    clb_text_add_double(text, value);
-}
-
-/* Left out where nothing was predicted. */
-static void format_predictions(struct clb_text *text, const struct totals *totals)
+/* Left out where there were no such calls: the first field is their number. */
+static void add_fields(struct clb_text *text, const struct totals *totals, int from, int to)
 {
     bool first = false;
-    if (totals->predicted == 0)
-        return;
-    add_count(text, &first, "predicted", totals->predicted);
-    add_count(text, &first, "measured", totals->measured);
-    add_number(text, "predicted_device", totals->predicted_device);
-    add_number(text, "predicted_next", totals->predicted_next);
-    add_number(text, "seconds_saved", totals->saved);
-    add_number(text, "seconds_saved_measured", totals->saved_measured);
+    for (int f = from; f < to && (from == DEVICE || totals->value[from] > 0); f++)
+        add_number(text, &first, field_names[f], totals->value[f]);
 }
 
-/* Left out where no call was made by another one. */
-static void format_inside(struct clb_text *text, const struct totals *totals)
-{
-    bool first = false;
-    if (totals->inside == 0)
-        return;
-    add_count(text, &first, "inside", totals->inside);
-    add_number(text, "flops_inside", totals->flops_inside);
-    add_number(text, "seconds_inside", totals->seconds_inside);
-}
-
-static void format_routine(struct clb_text *text, const struct totals *totals)
+static void format_routine(struct clb_text *text, int symbol, const struct totals *totals)
 {
     bool first = true;
+    (void)symbol;
     clb_text_add(text, "{");
-    add_count(text, &first, "calls", totals->calls);
-    add_count(text, &first, "device", totals->device);
-    add_count(text, &first, "next", totals->next);
-    add_count(text, &first, "recovered", totals->recovered);
-    add_number(text, "flops", totals->flops);
-    add_number(text, "flops_device", totals->flops_device);
-    add_number(text, "seconds_device", totals->seconds_device);
-    add_number(text, "seconds_next", totals->seconds_next);
-    format_predictions(text, totals);
-    format_inside(text, totals);
+    add_number(text, &first, "calls", totals->calls);
+    add_fields(text, totals, DEVICE, PREDICTED);
+    add_fields(text, totals, PREDICTED, INSIDE);
+    add_fields(text, totals, INSIDE, DECLINED);
     clb_text_add(text, ",\"kernels\":{");
     first = true;
     for (size_t i = 0; i < CLB_COUNT_OF(totals->kernels); i++) {
         if (totals->kernels[i].name != NULL)
-            add_count(text, &first, totals->kernels[i].name, totals->kernels[i].calls);
+            add_number(text, &first, totals->kernels[i].name, (double)totals->kernels[i].calls);
     }
     clb_text_add(text, "},\"declined\":{");
     first = true;
     for (int r = 0; r < CLB_REASONS; r++) {
-        if (totals->declined[r] != 0)
-            add_count(text, &first, clb_reason_name((clb_reason)r), totals->declined[r]);
+        if (totals->value[DECLINED + r] > 0)
+            add_number(text, &first, clb_reason_name((clb_reason)r), totals->value[DECLINED + r]);
     }
     clb_text_add(text, "}}");
 }
 
 /* Formats all libraries found for a name, the latest first. */
-static void format_targets(struct clb_text *text, int symbol)
+static void format_targets(struct clb_text *text, int symbol, const struct totals *totals)
 {
     struct clb_text names = {0};
+    (void)totals;
     const struct clb_target *target = atomic_load(&clb_symbols[symbol].next.targets);
     for (; target != NULL; target = target->link) {
         if (names.length > 0)
@@ -408,44 +323,45 @@ static void format_decisions(struct clb_text *text)
     const struct clb_rate_decision *list;
     const size_t count = clb_rate_decisions(&list);
     for (size_t i = 0; i < count; i++) {
-        clb_text_add(text, i == 0 ? ",\"rates\":[{\"dropped\":" : ",{\"dropped\":");
+        bool first = true;
+        clb_text_add(text, i == 0 ? ",\"rates\":[{" : ",{");
+        add_name(text, &first, "dropped");
         clb_text_add_quoted(text, list[i].dropped);
-        add_number(text, "gflops", list[i].dropped_rate);
-        clb_text_add(text, ",\"used\":");
+        add_number(text, &first, "gflops", list[i].dropped_rate);
+        add_name(text, &first, "used");
         clb_text_add_quoted(text, list[i].used);
-        add_number(text, "gflops_used", list[i].used_rate);
+        add_number(text, &first, "gflops_used", list[i].used_rate);
         clb_text_add(text, i + 1 < count ? "}" : "}]");
     }
+}
+
+/* An object with a member for each name that was called. */
+static void format_names(struct clb_text *text,
+                         void (*format)(struct clb_text *, int symbol, const struct totals *))
+{
+    bool first = true;
+    clb_text_add(text, "{");
+    for (int s = 0; s < CLB_SYMBOLS; s++) {
+        const struct totals totals = sum(s);
+        if (!(totals.calls > 0))
+            continue;
+        add_name(text, &first, clb_symbols[s].next.name);
+        format(text, s, &totals);
+    }
+    clb_text_add(text, "}");
 }
 
 void clb_stats_format_json(struct clb_text *text)
 {
     const struct clb_runtime *runtime = clb_runtime_peek();
-    bool first = true;
     clb_text_add(text, "{\"version\":\"" CLB_VERSION "\",\"device\":");
     clb_text_add_quoted(text, runtime != NULL ? runtime->device.name : "none");
     format_decisions(text);
-    clb_text_add(text, ",\"next\":{");
-    for (int s = 0; s < CLB_SYMBOLS; s++) {
-        if (sum(s).calls != 0) {
-            separate(text, &first);
-            clb_text_add_quoted(text, clb_symbols[s].next.name);
-            clb_text_add(text, ":");
-            format_targets(text, s);
-        }
-    }
-    clb_text_add(text, "},\"routines\":{");
-    first = true;
-    for (int s = 0; s < CLB_SYMBOLS; s++) {
-        struct totals totals = sum(s);
-        if (totals.calls != 0) {
-            separate(text, &first);
-            clb_text_add_quoted(text, clb_symbols[s].next.name);
-            clb_text_add(text, ":");
-            format_routine(text, &totals);
-        }
-    }
-    clb_text_add(text, "}}\n");
+    clb_text_add(text, ",\"next\":");
+    format_names(text, format_targets);
+    clb_text_add(text, ",\"routines\":");
+    format_names(text, format_routine);
+    clb_text_add(text, "}\n");
 }
 
 /* ---- the report as a table ------------------------------------------------------------------- */
@@ -459,20 +375,19 @@ void clb_stats_format_table(struct clb_text *text)
                   "next", "recovered", "s on device", "s in next", "declined because");
     for (int s = 0; s < CLB_SYMBOLS; s++) {
         struct totals totals = sum(s);
-        if (totals.calls == 0)
+        if (!(totals.calls > 0))
             continue;
-        clb_text_addf(text, "%-20s %10llu %10llu %10llu %10llu %12.3f %12.3f ",
-                      clb_symbols[s].next.name, (unsigned long long)totals.calls,
-                      (unsigned long long)totals.device, (unsigned long long)totals.next,
-                      (unsigned long long)totals.recovered, totals.seconds_device,
-                      totals.seconds_next);
+        const double *value = totals.value;
+        clb_text_addf(text, "%-20s %10.0f %10.0f %10.0f %10.0f %12.3f %12.3f ",
+                      clb_symbols[s].next.name, totals.calls, value[DEVICE], value[NEXT],
+                      value[RECOVERED], value[SECONDS_DEVICE], value[SECONDS_NEXT]);
         for (int r = 0; r < CLB_REASONS; r++) {
-            if (totals.declined[r] != 0)
-                clb_text_addf(text, " %s:%llu", clb_reason_name((clb_reason)r),
-                              (unsigned long long)totals.declined[r]);
+            if (value[DECLINED + r] > 0)
+                clb_text_addf(text, " %s:%.0f", clb_reason_name((clb_reason)r),
+                              value[DECLINED + r]);
         }
-        if (totals.inside != 0)
-            clb_text_addf(text, " (%llu inside other calls)", (unsigned long long)totals.inside);
+        if (value[INSIDE] > 0)
+            clb_text_addf(text, " (%.0f inside other calls)", value[INSIDE]);
         clb_text_add(text, "\n");
     }
 }
