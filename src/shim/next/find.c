@@ -3,8 +3,8 @@
  * A first call therefore waits while another thread is inside dlopen. No lock of the shim is held
  * meanwhile, and what is found is stored without one: it works in a child forked at any time. An
  * object whose address is stored is kept loaded by RTLD_NODELETE. */
-#include "next.h"
 #include "host/process.h"
+#include "next.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -26,20 +26,6 @@
 CLB_THREAD const struct clb_next_symbol *clb_next_declined;
 
 typedef void (*function)(void);
-
-static function as_function(const void *address)
-{
-    function result;
-    memcpy(&result, &address, sizeof result);
-    return result;
-}
-
-static const void *as_address(function f)
-{
-    const void *address;
-    memcpy(&address, &f, sizeof address);
-    return address;
-}
 
 /* ---- loaded objects: with the GNU C library a handle is the object's link map ---------------- */
 
@@ -101,29 +87,14 @@ static int list_object(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
-static uint64_t count_loads(void)
-{
-    struct listed first = {0};
-    dl_iterate_phdr(list_object, &first);
-    return first.loads;
-}
-
-/* ---- what only an object's own tables tell --------------------------------------------------- */
-
-/* The address or number that an object's dynamic section has for a tag; 0: none. */
-static uintptr_t dynamic_value(const struct link_map *object, ElfW(Sxword) tag)
+/* The address that an object's dynamic section has for a tag; NULL: none. The dynamic linker has
+ * added the object's base to it, but not where the section is read-only. */
+static const void *dynamic_table(const struct link_map *object, ElfW(Sxword) tag)
 {
     const ElfW(Dyn) *entry = object->l_ld;
     while (entry != NULL && entry->d_tag != tag && entry->d_tag != DT_NULL)
         entry++;
-    return entry != NULL && entry->d_tag == tag ? entry->d_un.d_ptr : 0;
-}
-
-/* The same for an address. The dynamic linker has added the object's base to it, but not where the
- * section is read-only. */
-static const void *dynamic_table(const struct link_map *object, ElfW(Sxword) tag)
-{
-    const uintptr_t value = dynamic_value(object, tag);
+    const uintptr_t value = entry != NULL && entry->d_tag == tag ? entry->d_un.d_ptr : 0;
     return (const void *)(value != 0 && value < object->l_addr ? value + object->l_addr : value);
 }
 
@@ -155,7 +126,7 @@ struct library_search {
     bool global;                 /* all the program's calls of the name come to the shim */
     bool linked;                 /* the caller needs the shim, and may have no other BLAS */
     bool dispatched;             /* a dispatcher has called */
-    bool below;                  /* a dispatcher may have called */
+    bool below;                  /* a dispatcher may have called; */
     bool dispatchers;        /* in that case, accept what was loaded after the shim all the same */
     void *found;             /* the function */
     struct link_map *object; /* where it is */
@@ -188,7 +159,7 @@ static struct library_search begin_search(const struct clb_next_symbol *symbol, 
 {
     struct library_search search = {.symbol = symbol,
                                     .caller = caller,
-                                    .own = object_at(as_address((function)clb_next_find)),
+                                    .own = object_at((void *)(uintptr_t)clb_next_find),
                                     .home = object_at(caller)};
     static const char version[] = "clblas_shim_version";
     struct link_map *program = dlopen(NULL, RTLD_LAZY);
@@ -202,30 +173,26 @@ static struct library_search begin_search(const struct clb_next_symbol *symbol, 
     return search;
 }
 
-/* The result is never in the shim or another copy of it. Below a dispatcher it is not in the
- * caller, and at first in nothing that may be a dispatcher. */
-static bool is_refused(const struct library_search *search, struct link_map *object)
-{
-    if (object == NULL || object == search->own || defined_in(object, "clblas_shim_version"))
-        return true;
-    if (!search->below)
-        return false;
-    if (object == search->home || !opens_libraries(object))
-        return object == search->home;
-    const struct link_map *map = search->dispatchers && !search->global ? search->own : NULL;
-    while (map != NULL && map != object)
-        map = map->l_next;
-    return map == NULL;
-}
-
-static bool find_take(struct library_search *search, void *address)
+/* Take a function as the result. False: it is refused. The result is never in the shim or another
+ * copy of it. Below a dispatcher it is not in the caller, and at first in nothing that may be a
+ * dispatcher. */
+static bool take(struct library_search *search, void *address)
 {
     struct link_map *object = object_at(address);
-    if (is_refused(search, object))
+    if (object == NULL || object == search->own || defined_in(object, "clblas_shim_version") ||
+        (search->below && object == search->home))
         return false;
+    const bool in_dispatcher = opens_libraries(object);
+    if (search->below && in_dispatcher) {
+        const struct link_map *map = search->dispatchers && !search->global ? search->own : NULL;
+        while (map != NULL && map != object)
+            map = map->l_next;
+        if (map == NULL)
+            return false;
+    }
     search->found = address;
     search->object = object;
-    search->in_dispatcher = opens_libraries(object);
+    search->in_dispatcher = in_dispatcher;
     return true;
 }
 
@@ -239,7 +206,7 @@ static bool find_from(struct library_search *search, const struct link_map *obje
         void *address = look_up(queue[i], search->symbol->name);
         if (address == NULL)
             continue;
-        if (find_take(search, address))
+        if (take(search, address))
             return true;
         const char *strings = dynamic_table(queue[i], DT_STRTAB);
         for (const ElfW(Dyn) *d = queue[i]->l_ld; d != NULL && d->d_tag != DT_NULL; d++) {
@@ -258,41 +225,34 @@ static bool find_from(struct library_search *search, const struct link_map *obje
     return false;
 }
 
-static _Atomic bool has_complained;
-
 /* Open a library, which is never closed, and search it and what it needs. */
-static bool find_in_library(struct library_search *search, const char *path, bool quiet)
+static bool find_in_library(struct library_search *search, const char *path, bool complains)
 {
     const struct link_map *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-    if (library == NULL && !quiet) {
+    if (library == NULL && complains)
         clb_complain("CLBLAS_SHIM_NEXT: %s", dlerror());
-        atomic_store(&has_complained, true);
-    }
     return library != NULL && find_from(search, library);
 }
 
-/* Search CLBLAS_SHIM_NEXT. Libraries that can't be opened are reported for the first symbol only.
- */
+/* Search CLBLAS_SHIM_NEXT. What can't be opened is reported for the first symbol only. */
 static bool find_configured(struct library_search *search)
 {
-    const bool quiet = atomic_load(&has_complained);
+    static atomic_bool has_complained;
     const char *list = clb_config_get()->next;
+    const bool complains = list != NULL && !atomic_exchange(&has_complained, true);
     bool found = false;
     while (list != NULL && *list != '\0' && !found) {
         char path[PATH_MAX];
         const size_t length = strcspn(list, ":");
-        if (length > 0 && length < sizeof path) {
-            memcpy(path, list, length);
-            path[length] = '\0';
-            found = find_in_library(search, path, quiet);
-        }
-        list += length;
-        list += *list == ':';
+        snprintf(path, sizeof path, "%.*s", (int)length, list);
+        found = length > 0 && length < sizeof path && find_in_library(search, path, complains);
+        list += length + (list[length] == ':');
     }
     search->everyone = found && !search->in_dispatcher;
     return found;
 }
 
+/* Below a dispatcher the library with the configured soname may be the dispatcher. */
 static bool find_fallback(struct library_search *search)
 {
     const struct clb_next_symbol *symbol = search->symbol;
@@ -300,12 +260,11 @@ static bool find_fallback(struct library_search *search)
                              : symbol->library == CLB_LIBRARY_LAPACK ? CLB_NEXT_LAPACK
                                                                      : CLB_NEXT_BLAS,
                              symbol->abi == CLB_ABI_C ? "libcblas.so.3" : NULL,
-                             /* The library with the configured soname may be the dispatcher. */
                              search->below ? "libopenblas.so.0" : NULL,
                              search->below ? "libblis.so.4" : NULL};
     bool found = false;
     for (size_t i = 0; i < CLB_COUNT_OF(sonames) && !found; i++)
-        found = sonames[i] != NULL && find_in_library(search, sonames[i], true);
+        found = sonames[i] != NULL && find_in_library(search, sonames[i], false);
     return found;
 }
 
@@ -322,49 +281,47 @@ static const char *const thread_names[][2] = {
 static const char *const optimised_names[] = {"openblas_get_config",
                                               "openblas_get_config64_",
                                               "scipy_openblas_get_config",
-                                              "scipy_openblas_get_config64_",
+                                              "armplversion",
                                               "mkl_get_version",
                                               "bli_info_get_version_str",
-                                              "armplversion"};
+                                              "scipy_openblas_get_config64_"};
 
-/* Call i?amax with n = 3 in the low half and a nonzero upper half, with which n is negative. */
-static bool is_wide(function isamax, clb_abi abi)
+/* Call i?amax with n = 3 in the low half and a nonzero upper half, with which n is negative. With
+ * either width the low half of the result is the index; and 32-bit Fortran integers are read from
+ * the low half of the arguments. */
+static bool is_wide(const void *isamax, clb_abi abi)
 {
+    typedef int fortran(const int64_t *, const float *, const int64_t *);
+    typedef size_t c(int64_t, const float *, int64_t);
     const float x[3] = {1, 3, 2};
     const int64_t n = (int64_t)UINT64_C(0xffffffff00000003), one = 1;
     if (isamax == NULL)
         return false;
-    /* With either width the low half of the result is the index; and 32-bit Fortran integers are
-     * read from the low half of the arguments. */
-    if (abi != CLB_ABI_C)
-        return ((int (*)(const int64_t *, const float *, const int64_t *))isamax)(&n, x, &one) != 2;
-    return (int)((size_t(*)(int64_t, const float *, int64_t))isamax)(n, x, one) != 1;
+    return abi == CLB_ABI_C ? (int)((c *)(uintptr_t)isamax)(n, x, one) != 1
+                            : ((fortran *)(uintptr_t)isamax)(&n, x, &one) != 2;
 }
 
 bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
 {
-    struct link_map *object = object_at(as_address(f));
-    return is_wide(as_function(look_up(object, probe)), abi);
+    return is_wide(look_up(object_at((void *)(uintptr_t)f), probe), abi);
 }
 
 /* A target that is not published yet. The names of its library and of what that needs tell. */
 static struct clb_target make_target(const struct library_search *search)
 {
     const struct clb_next_symbol *symbol = search->symbol;
-    const char *slash = strrchr(search->object->l_name, '/');
-    struct clb_target target = {.function = as_function(search->found),
-                                .library = slash != NULL ? slash + 1 : search->object->l_name};
-    target.ilp64 = symbol->always_ilp64 ||
-                   is_wide(as_function(look_up(search->object, symbol->probe)), symbol->abi);
+    const struct link_map *object = search->object;
+    const char *slash = strrchr(object->l_name, '/');
+    struct clb_target target = {.function = (function)(uintptr_t)search->found,
+                                .library = slash != NULL ? slash + 1 : object->l_name};
+    target.ilp64 = symbol->always_ilp64 || is_wide(look_up(object, symbol->probe), symbol->abi);
     for (size_t i = 0; i < CLB_COUNT_OF(thread_names) && target.set_threads == NULL; i++) {
-        void *set = look_up(search->object, thread_names[i][0]),
-             *get = look_up(search->object, thread_names[i][1]);
-        memcpy(&target.set_threads, &set, sizeof set);
-        memcpy(&target.get_threads, &get, sizeof get);
+        target.set_threads = (void (*)(int))(uintptr_t)look_up(object, thread_names[i][0]);
+        target.get_threads = (int (*)(void))(uintptr_t)look_up(object, thread_names[i][1]);
     }
     target.optimised = target.set_threads != NULL;
     for (size_t i = 0; i < CLB_COUNT_OF(optimised_names) && !target.optimised; i++)
-        target.optimised = look_up(search->object, optimised_names[i]) != NULL;
+        target.optimised = look_up(object, optimised_names[i]) != NULL;
     return target;
 }
 
@@ -378,27 +335,19 @@ static struct clb_target *known_target(const struct clb_next_symbol *symbol, fun
     return target;
 }
 
-/* Allocate a target, from a static reserve when malloc fails. NULL: the reserve is used up. */
-static struct clb_target *allocate_target(void)
+/* Publish a new target, in a static reserve where malloc fails; NULL when that is used up. Without
+ * a lock: a race may leave a duplicate, which does no harm. */
+static struct clb_target *add_target(struct clb_next_symbol *symbol, const struct clb_target *value)
 {
     static struct clb_target reserve[2048];
     static _Atomic size_t used;
     struct clb_target *target = malloc(sizeof *target);
-    if (target != NULL)
-        return target;
-    size_t number = atomic_load(&used);
-    while (number < CLB_COUNT_OF(reserve) &&
-           !atomic_compare_exchange_weak(&used, &number, number + 1))
-        ;
-    return number < CLB_COUNT_OF(reserve) ? &reserve[number] : NULL;
-}
-
-/* Publish a new target. Lock-free; a race may leave a duplicate, which does no harm. */
-static struct clb_target *add_target(struct clb_next_symbol *symbol, const struct clb_target *value)
-{
-    struct clb_target *target = allocate_target();
-    if (target == NULL)
-        return NULL;
+    if (target == NULL) {
+        const size_t number = atomic_fetch_add(&used, 1);
+        if (number >= CLB_COUNT_OF(reserve))
+            return NULL;
+        target = &reserve[number];
+    }
     *target = *value;
     target->link = atomic_load(&symbol->targets);
     while (!atomic_compare_exchange_weak(&symbol->targets, &target->link, target))
@@ -410,7 +359,7 @@ static struct clb_target *add_target(struct clb_next_symbol *symbol, const struc
 static struct clb_target *intern(struct clb_next_symbol *symbol,
                                  const struct library_search *search)
 {
-    struct clb_target *known = known_target(symbol, as_function(search->found));
+    struct clb_target *known = known_target(symbol, (function)(uintptr_t)search->found);
     if (known != NULL)
         return known;
     struct clb_target target = make_target(search);
@@ -424,21 +373,17 @@ static struct clb_target *intern(struct clb_next_symbol *symbol,
 
 /* ---- targets stored by caller: push-only chains, read without a lock ------------------------- */
 
-struct caller {
+static struct caller {
     const void *address;
     const struct clb_next_symbol *symbol;
     const struct clb_target *target;
     struct caller *link;
-};
+} * _Atomic callers[512];
 
-#define BUCKETS 512
-static _Atomic(struct caller *) callers[BUCKETS];
-
-static _Atomic(struct caller *) *bucket_of(const struct clb_next_symbol *symbol,
-                                           const void *address)
+static struct caller *_Atomic *bucket_of(const struct clb_next_symbol *symbol, const void *address)
 {
     uintptr_t mixed = ((uintptr_t)address ^ ((uintptr_t)symbol >> 4)) * 0x9e3779b1u;
-    return &callers[(mixed >> 7) % BUCKETS];
+    return &callers[(mixed >> 7) % CLB_COUNT_OF(callers)];
 }
 
 /* The whole cost of a call when the target depends on the caller, therefore inlined. */
@@ -457,7 +402,7 @@ known_for(const struct clb_next_symbol *symbol, const void *address)
 static void remember(const struct clb_next_symbol *symbol, const void *address,
                      const struct clb_target *target)
 {
-    _Atomic(struct caller *) *bucket = bucket_of(symbol, address);
+    struct caller *_Atomic *bucket = bucket_of(symbol, address);
     struct caller *entry = malloc(sizeof *entry);
     if (entry == NULL)
         return;
@@ -491,12 +436,12 @@ static const struct clb_target *answer(struct clb_next_symbol *symbol,
 static bool find_reached(struct library_search *search)
 {
     const bool next_first = search->global || search->below;
-    if (next_first && find_take(search, dlsym(RTLD_NEXT, search->symbol->name))) {
+    if (next_first && take(search, dlsym(RTLD_NEXT, search->symbol->name))) {
         search->everyone = !search->below && !search->in_dispatcher;
         return true;
     }
     return find_from(search, search->home) ||
-           (!next_first && find_take(search, dlsym(RTLD_NEXT, search->symbol->name)));
+           (!next_first && take(search, dlsym(RTLD_NEXT, search->symbol->name)));
 }
 
 /* Search all loaded objects in load order; unless `any_width`, accept only 32-bit integers where
@@ -510,7 +455,7 @@ static bool find_anywhere(struct library_search *search, bool any_width)
         dl_iterate_phdr(list_object, &listed);
         struct link_map *object = listed.found ? open_loaded(listed.path, 0) : NULL;
         void *address = object != NULL ? defined_in(object, search->symbol->name) : NULL;
-        if (address != NULL && find_take(search, address) &&
+        if (address != NULL && take(search, address) &&
             (any_width || search->symbol->always_ilp64 || !make_target(search).ilp64)) {
             clb_log(CLB_LOG_INFO, "%s is not in what its caller needs: taken from what is loaded",
                     search->symbol->name);
@@ -537,8 +482,9 @@ static bool find_elsewhere(struct library_search *search)
 static const struct clb_target *search(struct clb_next_symbol *symbol, const void *caller,
                                        bool doubt)
 {
-    const uint64_t loads = 1 + count_loads();
-    if (!doubt && loads == atomic_load(&symbol->absent))
+    struct listed first = {0};
+    dl_iterate_phdr(list_object, &first);
+    if (!doubt && first.loads + 1 == atomic_load(&symbol->absent))
         return NULL;
     struct library_search search = begin_search(symbol, caller), configured = search;
     configured.below = search.dispatched;
@@ -550,7 +496,7 @@ static const struct clb_target *search(struct clb_next_symbol *symbol, const voi
         found = find_elsewhere(&search);
     }
     if (!found && !search.below)
-        atomic_store(&symbol->absent, loads);
+        atomic_store(&symbol->absent, first.loads + 1);
     return found ? answer(symbol, &search) : NULL;
 }
 
@@ -564,16 +510,25 @@ static CLB_COLD const struct clb_target *search_unforked(struct clb_next_symbol 
     return target;
 }
 
+const struct clb_target *clb_next_known(const struct clb_next_symbol *symbol, const void *caller)
+{
+    return known_for(symbol, caller);
+}
+
 const struct clb_target *clb_next_search(struct clb_next_symbol *symbol, const void *caller)
 {
     const struct clb_target *target = known_for(symbol, caller);
     return target != NULL ? target : search_unforked(symbol, caller, false);
 }
 
-/* End the process as the dynamic linker does. The message also goes to the log file, because a test
- * runner may have redirected stderr. */
-static CLB_COLD void fail_to_find(const struct clb_next_symbol *symbol)
+/* Search once more, and end the process as the dynamic linker does where there is nothing. The
+ * message also goes to the log file, because a test runner may have redirected stderr. */
+static CLB_COLD const struct clb_target *search_or_end(struct clb_next_symbol *symbol,
+                                                       const void *caller)
 {
+    const struct clb_target *target = search_unforked(symbol, caller, true);
+    if (target != NULL)
+        return target;
     clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can name "
                  "one)",
                  symbol->name);
@@ -583,11 +538,7 @@ static CLB_COLD void fail_to_find(const struct clb_next_symbol *symbol)
 const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const void *caller)
 {
     const struct clb_target *target = known_for(symbol, caller);
-    if (CLB_UNLIKELY(target == NULL))
-        target = search_unforked(symbol, caller, true);
-    if (target == NULL)
-        fail_to_find(symbol);
-    return target;
+    return CLB_LIKELY(target != NULL) ? target : search_or_end(symbol, caller);
 }
 
 /* Make the target of another symbol the target of this one, for this caller only: other callers may
@@ -615,17 +566,11 @@ const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
                                           struct clb_next_symbol *const *others, unsigned count,
                                           const void *caller)
 {
-    const struct clb_target *target = known_for(symbol, caller);
-    if (CLB_UNLIKELY(target == NULL))
-        target = search_unforked(symbol, caller, false);
+    const struct clb_target *target = clb_next_search(symbol, caller);
     for (unsigned i = 0; i < count && target == NULL; i++) {
         const struct clb_target *found = clb_next_try(others[i], caller);
         if (found != NULL)
             target = fallback(symbol, caller, others[i], found, i + 1);
     }
-    if (target == NULL)
-        target = search_unforked(symbol, caller, true);
-    if (target == NULL)
-        fail_to_find(symbol);
-    return target;
+    return target != NULL ? target : search_or_end(symbol, caller);
 }

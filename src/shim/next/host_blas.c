@@ -60,11 +60,6 @@ struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form)
     return &clb_symbols[plain[routine] + form];
 }
 
-struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine)
-{
-    return clb_symbol_at(routine, clb_symbol_form(symbol));
-}
-
 /* ---- arguments ------------------------------------------------------------------------------- */
 
 enum { ARGUMENTS = 16 };
@@ -113,93 +108,61 @@ static void add_integer(struct arguments *to, int64_t value)
         add_address(to, integer);
 }
 
-/* An option: its letter, or CBLAS's number. */
-static void add_option(struct arguments *to, const char *letter, int number)
+/* An option: one of the letters, or CBLAS's number, which follow each other as these do. */
+static void add_option(struct arguments *to, const char *letters, int first, int index)
 {
     to->letters++;
     if (to->abi == CLB_ABI_C)
-        to->list[to->count++] = (uintptr_t)number;
+        to->list[to->count++] = (uintptr_t)(first + index);
     else
-        add_address(to, letter);
+        add_address(to, letters + index);
 }
 
-static void add_op(struct arguments *to, clb_op op)
-{
-    enum { NO_TRANS = 111, TRANS = 112, CONJ_TRANS = 113 };
-    add_option(to,
-               op == CLB_OP_N   ? "N"
-               : op == CLB_OP_T ? "T"
-                                : "C",
-               op == CLB_OP_N   ? NO_TRANS
-               : op == CLB_OP_T ? TRANS
-                                : CONJ_TRANS);
-}
-
-static void add_scalar(struct arguments *to, const struct clb_routine_info *routine, bool real,
+/* C passes real scalars by value. */
+static void add_scalar(struct arguments *to, const struct clb_routine_info *routine, char flag,
                        const void *scalar)
 {
-    if (to->abi == CLB_ABI_C && (real || clb_precision_parts(routine->precision) == 1))
-        to->floating[to->floating_count++] = clb_scalar_get(routine->precision, true, scalar);
+    const clb_precision precision = routine->precision;
+    if (to->abi == CLB_ABI_C &&
+        (strchr(routine->flags, flag) != NULL || clb_precision_parts(precision) == 1))
+        to->floating[to->floating_count++] = clb_scalar_get(precision, true, scalar);
     else
         add_address(to, scalar);
 }
 
-static void add_matrix(struct arguments *to, const void *matrix, int64_t ld)
+static void add_matrix(struct arguments *to, const void *data, int64_t ld)
 {
-    add_address(to, matrix);
+    add_address(to, data);
     add_integer(to, ld);
 }
 
 static void add_argument(struct arguments *to, const struct clb_routine_info *routine,
                          const struct clb_call *x, char letter)
 {
-    enum { UPPER = 121, LOWER = 122, NON_UNIT = 131, UNIT = 132, LEFT = 141, RIGHT = 142 };
-    switch (letter) {
-    case 's':
-        add_option(to, x->right ? "R" : "L", x->right ? RIGHT : LEFT);
-        break;
-    case 'u':
-        add_option(to, x->upper ? "U" : "L", x->upper ? UPPER : LOWER);
-        break;
-    case 'd':
-        add_option(to, x->unit ? "U" : "N", x->unit ? UNIT : NON_UNIT);
-        break;
-    case 't':
-        add_op(to, x->transa);
-        break;
-    case 'T':
-        add_op(to, x->transb);
-        break;
-    case '*':
-        add_scalar(to, routine, strchr(routine->flags, '*') != NULL, x->alpha);
-        break;
-    case '+':
-        add_scalar(to, routine, strchr(routine->flags, '+') != NULL, x->beta);
-        break;
-    case 'A':
+    if (letter == 's')
+        add_option(to, "LR", 141, x->right);
+    else if (letter == 'u')
+        add_option(to, "UL", 121, !x->upper);
+    else if (letter == 'd')
+        add_option(to, "NU", 131, x->unit);
+    else if (letter == 't')
+        add_option(to, "NTC", 111, (int)x->transa);
+    else if (letter == 'T')
+        add_option(to, "NTC", 111, (int)x->transb);
+    else if (letter == '*' || letter == '+')
+        add_scalar(to, routine, letter, letter == '*' ? x->alpha : x->beta);
+    else if (letter == 'A')
         add_matrix(to, x->a, (int64_t)x->lda);
-        break;
-    case 'B':
+    else if (letter == 'B')
         add_matrix(to, x->b, (int64_t)x->ldb);
-        break;
-    case 'C':
+    else if (letter == 'C')
         add_matrix(to, x->c, (int64_t)x->ldc);
-        break;
-    case 'p':
-        add_address(to, x->ipiv);
-        break;
-    case 'q':
-        add_address(to, x->tau);
-        break;
-    case 'w':
+    else if (letter == 'w')
         add_matrix(to, x->work, x->lwork);
-        break;
-    case 'i':
-        add_address(to, x->info);
-        break;
-    default:
+    else if (letter == 'p' || letter == 'q' || letter == 'i')
+        add_address(to, letter == 'p' ? x->ipiv : letter == 'q' ? x->tau : x->info);
+    else
         add_integer(to, clb_call_size(x, letter));
-    }
 }
 
 size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_call *x)
@@ -296,60 +259,43 @@ static struct clb_next_symbol geqrt[CLB_PRECISIONS][CLB_FORM_scipy_ilp64 + 1] = 
 
 /* ---- finding the functions ------------------------------------------------------------------- */
 
-/* The routine of the same precision with a stem, which is `length` long. */
-static clb_routine find_routine(clb_precision precision, const char *stem, size_t length)
+/* The symbol of the same form for another routine, whose stem ends at a space. */
+static struct clb_next_symbol *find_other(const struct clb_symbol *symbol, const char *stem)
 {
-    clb_routine routine = 0;
-    for (; routine + 1 < CLB_ROUTINES; routine++) {
-        const struct clb_routine_info *info = &clb_routines[routine];
-        if (info->precision == precision && strncmp(info->stem, stem, length) == 0 &&
-            info->stem[length] == '\0')
-            break;
-    }
-    return routine;
+    const size_t length = strcspn(stem, " ");
+    int r = 0;
+    while (r + 1 < CLB_ROUTINES &&
+           (clb_routines[r].precision != clb_routines[symbol->routine].precision ||
+            strncmp(clb_routines[r].stem, stem, length) != 0 ||
+            clb_routines[r].stem[length] != '\0'))
+        r++;
+    return &clb_symbol_at((clb_routine)r, clb_symbol_form(symbol))->next;
 }
 
 const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const void *caller)
 {
-    /* The others of each routine, plus 1; 0: not looked up yet. */
-    static _Atomic unsigned known[CLB_ROUTINES][2];
-    const struct clb_routine_info *routine = &clb_routines[symbol->routine];
     struct clb_next_symbol *others[2];
     unsigned count = 0;
-    if (routine->others[0] == '\0')
-        return clb_next_find(&symbol->next, caller);
-    for (const char *stem = routine->others; *stem != '\0'; stem += strspn(stem, " ")) {
-        const size_t length = strcspn(stem, " ");
-        _Atomic unsigned *other = &known[symbol->routine][count];
-        if (atomic_load(other) == 0)
-            atomic_store(other, 1U + (unsigned)find_routine(routine->precision, stem, length));
-        others[count++] = &clb_symbol_same_abi(symbol, (clb_routine)(atomic_load(other) - 1))->next;
-        stem += length;
+    const struct clb_target *known = clb_next_known(&symbol->next, caller);
+    if (known != NULL)
+        return known;
+    for (const char *stem = clb_routines[symbol->routine].others; *stem != '\0';) {
+        others[count++] = find_other(symbol, stem);
+        stem += strcspn(stem, " ");
+        stem += strspn(stem, " ");
     }
     return clb_next_find_or(&symbol->next, others, count, caller);
 }
 
 /* The form of a Fortran name of the same naming scheme as a symbol's: LAPACKE calls that one. */
-static clb_form fortran_form(clb_form form)
+static size_t fortran_form(const struct clb_symbol *symbol)
 {
-    switch (form) {
-    case CLB_FORM_lapacke_ilp64:
-    case CLB_FORM_lapacke_ilp64_ref:
-    case CLB_FORM_lapacke_work_ilp64:
-    case CLB_FORM_lapacke_work_ilp64_ref:
-        return CLB_FORM_ilp64;
-    case CLB_FORM_scipy_lapacke:
-    case CLB_FORM_scipy_lapacke_work:
-        return CLB_FORM_scipy;
-    case CLB_FORM_scipy_lapacke_ilp64:
-    case CLB_FORM_scipy_lapacke_work_ilp64:
-        return CLB_FORM_scipy_ilp64;
-    case CLB_FORM_lapacke:
-    case CLB_FORM_lapacke_work:
-        return CLB_FORM_plain;
-    default:
-        return form;
-    }
+    /* Of LAPACKE's names, in the order of names.h. */
+    static const clb_form forms[] = {CLB_FORM_plain, CLB_FORM_ilp64, CLB_FORM_ilp64, CLB_FORM_scipy,
+                                     CLB_FORM_scipy_ilp64};
+    return symbol->next.abi == CLB_ABI_LAPACKE
+               ? (size_t)forms[(size_t)(symbol->form - CLB_FORM_lapacke) % CLB_COUNT_OF(forms)]
+               : clb_symbol_form(symbol);
 }
 
 /* The target of another name for the same caller; NULL when there is none or its integers have
@@ -395,7 +341,7 @@ void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entr
     const clb_kind main = main_of(clb_routines[called].kind);
     const bool lapacke = symbol->next.abi == CLB_ABI_LAPACKE;
     const bool composed = main == CLB_KIND_gemmtr && clb_next_is_composed(entry->target);
-    const size_t form = lapacke ? (size_t)fortran_form(symbol->form) : clb_symbol_form(symbol);
+    const size_t form = fortran_form(symbol);
     const bool adjoint = clb_routine_has_flag(called, 'l');
     const struct clb_target *(*target)[2] = next->target;
     *next =
@@ -410,23 +356,21 @@ void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entr
         target[kind][i % 2] =
             own && !lapacke ? entry->target : same_abi(&clb_symbol_at(routine, form)->next, entry);
     }
-    if (target[CLB_KIND_geqrf][0] != NULL) {
+    /* xGEQRT of another library may be slower than the program's xGEQRF. */
+    if (target[CLB_KIND_geqrf][0] != NULL)
         next->geqrt = same_abi(&geqrt[clb_routines[called].precision][form], entry);
-        /* xGEQRT of another library may be slower than the program's xGEQRF. */
-        if (next->geqrt != NULL &&
-            strcmp(next->geqrt->library, target[CLB_KIND_geqrf][0]->library) != 0)
-            next->geqrt = NULL;
-    }
+    if (next->geqrt != NULL &&
+        strcmp(next->geqrt->library, target[CLB_KIND_geqrf][0]->library) != 0)
+        next->geqrt = NULL;
     next->main = composed ? entry->target : target[main][adjoint];
-    next->host = (struct clb_host_blas){
-        .context = next,
-        .optimised = next->main != NULL && next->main->optimised,
-        .library = next->main != NULL ? next->main->library : NULL,
-        .threads =
-            next->main != NULL && next->main->get_threads != NULL ? next->main->get_threads() : 0,
-        .geqrt = next->geqrt != NULL ? host_geqrt : NULL,
-        .hold_threads = next->main != NULL ? hold_threads : NULL,
-    };
+    next->host.context = next;
+    next->host.geqrt = next->geqrt != NULL ? host_geqrt : NULL;
+    if (next->main != NULL) {
+        next->host.optimised = next->main->optimised;
+        next->host.library = next->main->library;
+        next->host.threads = next->main->get_threads != NULL ? next->main->get_threads() : 0;
+        next->host.hold_threads = hold_threads;
+    }
     for (int kind = 0; kind < CLB_KINDS; kind++) {
         if (target[kind][0] != NULL && target[kind][adjoint] != NULL)
             next->host.of[kind] = call_host;
@@ -435,13 +379,12 @@ void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entr
 
 /* ---- the switch of LAPACKE's check for NaN --------------------------------------------------- */
 
-#define NANCHECK(symbol_name)                                                                      \
-    {                                                                                              \
-        .name = symbol_name, .probe = "isamax_", .abi = CLB_ABI_LAPACKE                            \
-    }
-
 /* The names of the function that returns the switch, by the naming scheme. Newer releases of
  * reference LAPACKE have it in a function of another name, old ones lack it. */
+#define NANCHECK(name)                                                                             \
+    {                                                                                              \
+        NULL, NULL, name, "isamax_", CLB_ABI_LAPACKE, CLB_LIBRARY_BLAS, false, false, 0            \
+    }
 static struct clb_next_symbol nanchecks[][2] = {
     {NANCHECK("LAPACKE_get_nancheck"), NANCHECK("LAPACKE_get_nancheck_flag")},
     {NANCHECK("LAPACKE_get_nancheck64_"), NANCHECK("LAPACKE_get_nancheck")},

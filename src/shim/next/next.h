@@ -62,7 +62,8 @@ const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
                                           struct clb_next_symbol *const *others, unsigned count,
                                           const void *caller);
 
-/* The slow path of clb_next_try. */
+/* What is stored for this caller, NULL: nothing; and the slow path of clb_next_try. */
+const struct clb_target *clb_next_known(const struct clb_next_symbol *symbol, const void *caller);
 const struct clb_target *clb_next_search(struct clb_next_symbol *symbol, const void *caller);
 
 /* The target for a call that returns to `caller` (a return address). A few instructions. */
@@ -158,10 +159,9 @@ struct clb_entry {
 
 enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 }; /* CBLAS_LAYOUT, LAPACK_ROW_MAJOR */
 
-/* The number of a name among the names of its routine; and the name of another routine in the same
- * form: dtrsm_64_ for dgemm_64_. */
+/* The number of a name among the names of its routine, its form; and the name of a routine in a
+ * form: dtrsm_64_ in that of dgemm_64_. */
 size_t clb_symbol_form(const struct clb_symbol *symbol);
-struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine);
 struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form);
 
 /* ---- host_blas.c: calls of the next library by the shim itself
