@@ -166,7 +166,7 @@ static void *wait_always(void *unused)
 static clb_status run_helper(const char *what, const char *path, struct clb_spawn_result *result)
 {
     char *arguments[] = {self, (char *)(uintptr_t)what, (char *)(uintptr_t)path, NULL};
-    return clb_spawn(self, arguments, &(struct clb_spawn_bound){.patience = PATIENCE}, result);
+    return clb_spawn(self, arguments, NULL, PATIENCE, result);
 }
 
 /* One start, unseen by signal handler, waits and descriptors. */
@@ -251,8 +251,7 @@ static void missing(void *unused)
     struct clb_spawn_result result;
     char *arguments[] = {self, NULL};
     (void)unused;
-    clb_status status = clb_spawn("/nonexistent", arguments,
-                                  &(struct clb_spawn_bound){.patience = PATIENCE}, &result);
+    clb_status status = clb_spawn("/nonexistent", arguments, NULL, PATIENCE, &result);
     expect(status == CLB_ERR_IO && result.error == ENOENT, "errno %d", result.error);
     expect(look_for_children() == 4, "no child");
 }
@@ -398,12 +397,12 @@ static void gives_up(void *argument)
 {
     const bool stopped = *(const bool *)argument;
     char *arguments[] = {self, (char *)(uintptr_t)(stopped ? "write" : "outlive"), note, NULL};
-    const struct clb_spawn_bound bound = {stopped ? note : NULL, stopped ? 1 : 0.5};
     struct clb_spawn_result result;
     pthread_t stopper;
     if (stopped)
         expect(pthread_create(&stopper, NULL, stop_helper, NULL) == 0, "a thread");
-    clb_status status = clb_spawn(self, arguments, &bound, &result);
+    clb_status status =
+        clb_spawn(self, arguments, stopped ? note : NULL, stopped ? 1 : 0.5, &result);
     expect(status == CLB_ERR_IO && result.gave_up && result.seconds < 20, "%g s", result.seconds);
     expect(look_for_children() == 4, "no child");
     if (stopped)
@@ -418,7 +417,7 @@ static void slow(void *unused)
     char *arguments[] = {self, (char *)(uintptr_t) "write", note, NULL};
     struct clb_spawn_result result;
     (void)unused;
-    clb_status status = clb_spawn(self, arguments, &(struct clb_spawn_bound){note, 2}, &result);
+    clb_status status = clb_spawn(self, arguments, note, 2, &result);
     expect(status == CLB_OK && result.exit_status == 42 && result.seconds > 3, "%g s",
            result.seconds);
     unlink(note);

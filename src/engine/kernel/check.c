@@ -14,7 +14,7 @@ clb_status clb_check_sizes(const struct clb_check_programs *check,
 {
     bool known = true;
     for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++)
-        known = known && clb_program_is_checked(check->runtime, check->program[i], check->name);
+        known = known && clb_program_is_checked(check->program[i], check->name);
     clb_log(CLB_LOG_INFO, "check of %s: %s", check->name, known ? "a small size" : "all sizes");
     clb_status status = CLB_OK;
     for (size_t i = 0; i < (known ? 1 : count) && status == CLB_OK; i++)

@@ -12,25 +12,29 @@
 
 /* ---- which they are -------------------------------------------------------------------------- */
 
-/* Ids of this process's threads. */
-static size_t list_threads(pid_t *ids, size_t capacity)
+void clb_threads_note(struct clb_thread_list *list)
 {
-    size_t count = 0;
-    int fd = clb_file_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
+    const int fd = clb_file_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
     DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
-    for (struct dirent *entry; tasks != NULL && count < capacity;) {
-        entry = readdir(tasks);
-        if (entry == NULL)
-            break;
-        long id = strtol(entry->d_name, NULL, 10);
+    list->count = 0;
+    for (struct dirent *entry; tasks != NULL && list->count < CLB_COUNT_OF(list->id) &&
+                               (entry = readdir(tasks)) != NULL;) {
+        const int id = atoi(entry->d_name);
         if (id > 0)
-            ids[count++] = (pid_t)id;
+            list->id[list->count++] = id;
     }
     if (tasks != NULL)
         closedir(tasks);
     else if (fd >= 0)
         close(fd);
-    return count;
+}
+
+static bool list_contains(const struct clb_thread_list *list, int id)
+{
+    size_t i = 0;
+    while (i < list->count && list->id[i] != id)
+        i++;
+    return i < list->count;
 }
 
 /* True for a thread of the driver: it has inherited the signal mask of the thread that starts it. A
@@ -51,11 +55,6 @@ static bool is_drivers(pid_t id)
            (blocked >> (SIGWINCH - 1) & 1) != 0;
 }
 
-void clb_threads_note(struct clb_thread_list *before)
-{
-    before->count = list_threads(before->id, CLB_COUNT_OF(before->id));
-}
-
 /* ---- a CPU for each worker of a CPU device --------------------------------------------------- */
 
 /* Each is pinned to one CPU of the process. Calls are short and the workers sleep between them.
@@ -64,25 +63,6 @@ void clb_threads_note(struct clb_thread_list *before)
  * 2026-11: n = 1024 in single precision at 0.5 of OpenBLAS's rate, at 0.9 with pinned workers).
  * PoCL can pin them itself, but to the machine's CPUs instead of the process's, and not when the
  * process has fewer. */
-static bool list_contains(const struct clb_thread_list *list, pid_t id)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->id[i] == id)
-            return true;
-    }
-    return false;
-}
-
-/* The n-th CPU of a set. */
-static size_t nth_cpu(const cpu_set_t *set, size_t n)
-{
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, set) && n-- == 0)
-            return cpu;
-    }
-    return 0;
-}
-
 void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before)
 {
     static struct clb_thread_list now; /* static: the driver starts only once at a time */
@@ -100,10 +80,12 @@ void clb_threads_pin(const struct clb_device *device, const struct clb_thread_li
     /* With fewer CPUs than workers, the system decides which workers share a CPU. */
     if (workers < 2 || workers > (size_t)CPU_COUNT(&allowed))
         return;
-    for (size_t i = 0; i < workers; i++) {
+    for (size_t i = 0, cpu = 0; i < workers; i++, cpu++) {
         cpu_set_t one;
+        while (!CPU_ISSET(cpu, &allowed))
+            cpu++;
         CPU_ZERO(&one);
-        CPU_SET(nth_cpu(&allowed, i), &one);
+        CPU_SET(cpu, &one);
         if (sched_setaffinity(now.id[i], sizeof one, &one) != 0)
             return;
     }

@@ -47,17 +47,7 @@ bool clb_enqueuer_always;
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static void line_add(struct line *line, struct clb_request *request)
-{
-    request->next = NULL;
-    if (line->first == NULL)
-        line->first = request;
-    else
-        line->last->next = request;
-    line->last = request;
-}
-
-/* Put all that have been left in their lines. */
+/* Put all that have been left in their lines, the earliest first. */
 static void take_requests(void)
 {
     if (atomic_load_explicit(&left, memory_order_relaxed) == NULL)
@@ -69,8 +59,11 @@ static void take_requests(void)
         first = latest;
     }
     for (; first != NULL; first = next) {
+        struct line *line = first->overtakes ? &ahead : &others;
         next = first->next;
-        line_add(first->overtakes ? &ahead : &others, first);
+        first->next = NULL;
+        *(line->first == NULL ? &line->first : &line->last->next) = first;
+        line->last = first;
     }
 }
 
@@ -204,7 +197,7 @@ clb_status clb_enqueuer_post(const struct clb_command *command, clb_event event)
 
 static void watch(struct clb_request *request)
 {
-    clb_event event = (clb_event)(void *)((char *)request - offsetof(struct clb_event, request));
+    clb_event event = CLB_EVENT_OF(request);
     clb_event *end = &watched;
     while (*end != NULL)
         end = &(*end)->next_watched;
@@ -238,22 +231,16 @@ static bool ask_for(clb_event event)
     return true;
 }
 
-/* Queues are in order: a command can't end before an earlier one of its queue. */
-static bool is_behind_another(const struct clb_event *event)
-{
-    const struct clb_event *other = watched;
-    while (other != event && other->queue != event->queue)
-        other = other->next_watched;
-    return other != event;
-}
-
 /* Ask for the commands that somebody waits for. True when one has ended. */
 static bool look(void)
 {
     bool any = false;
     for (clb_event *at = &watched; *at != NULL;) {
-        clb_event event = *at;
-        if (is_behind_another(event) || !ask_for(event)) {
+        clb_event event = *at, first = watched;
+        while (first->queue != event->queue)
+            first = first->next_watched;
+        /* Queues are in order: a command can't end before an earlier one of its queue. */
+        if (first != event || !ask_for(event)) {
             at = &event->next_watched;
             continue;
         }
@@ -282,17 +269,6 @@ static void sleep_until_asked(double seconds)
     pthread_mutex_unlock(&lock);
 }
 
-/* Carry out all requests, and look for ends meanwhile. False when there was nothing to do. */
-static bool work(void)
-{
-    bool any = false;
-    for (struct clb_request *request; (request = next_request()) != NULL; any = true) {
-        request->run(request);
-        look();
-    }
-    return look() || any;
-}
-
 static void *enqueue_for_all(void *unused)
 {
     double busy = clb_now();
@@ -300,7 +276,13 @@ static void *enqueue_for_all(void *unused)
     clb_enqueuer_is_self = true;
     pthread_setname_np(pthread_self(), "clblas-queue");
     for (;;) {
-        const bool any = work();
+        /* Carry out all requests, and look for ends meanwhile. */
+        bool any = false;
+        for (struct clb_request *request; (request = next_request()) != NULL; any = true) {
+            request->run(request);
+            look();
+        }
+        any = look() || any;
         const double now = clb_now(), elapsed = now - busy;
         if (any)
             busy = now;

@@ -27,7 +27,7 @@
 
 /* The helper bounds what its children do, and writes to the cache's lock as long as it works. So a
  * lock that does not change for so many seconds means that whoever has it is stopped. */
-#define PATIENCE 60.0
+#define LONGEST_SILENCE 60.0
 
 static const char helper_name[] = "clblas-shim-probe";
 
@@ -66,31 +66,25 @@ static bool find_library(char folder[PATH_MAX])
     return true;
 }
 
-/* Beside the library in a build folder, or where it was installed with the library. */
-static bool find_beside(const char *folder)
-{
-    size_t length = strlen(folder);
-    if (length > 6 && strcmp(folder + length - 6, "/.libs") == 0 && can_run("%s/../%s", folder))
-        return true;
-    /* Also where the folder is lib/x86_64-linux-gnu. */
-    return can_run("%s/../libexec/clblas-shim/%s", folder) ||
-           can_run("%s/../../libexec/clblas-shim/%s", folder) ||
-           can_run("%s/%s", CLB_PKGLIBEXECDIR);
-}
-
-/* Why there is no helper, or NULL. */
-static const char *find_obstacle(const char *folder)
+/* Find the helper, where the user says or near the library. Why there is none, or NULL. */
+static const char *find_helper(const char *folder)
 {
     const char *wanted = clb_config_get()->probe;
+    const size_t length = strlen(folder);
     if (wanted != NULL && strcmp(wanted, "none") == 0)
         return "CLBLAS_SHIM_PROBE is none";
     if (clb_cache_directory() == NULL)
         return "there is no cache";
-    if (wanted != NULL) {
-        snprintf(path, sizeof path, "%s", wanted);
-        return access(path, X_OK) == 0 ? NULL : "CLBLAS_SHIM_PROBE can't be run";
-    }
-    return find_beside(folder) ? NULL : "it is not installed";
+    if (wanted != NULL)
+        return can_run("%s%.0s", wanted) ? NULL : "CLBLAS_SHIM_PROBE can't be run";
+    /* In a build folder, or installed; also where the folder is lib/x86_64-linux-gnu. */
+    const bool built = length > 6 && strcmp(folder + length - 6, "/.libs") == 0;
+    return (built && can_run("%s/../%s", folder)) ||
+                   can_run("%s/../libexec/clblas-shim/%s", folder) ||
+                   can_run("%s/../../libexec/clblas-shim/%s", folder) ||
+                   can_run("%s/%s", CLB_PKGLIBEXECDIR)
+               ? NULL
+               : "it is not installed";
 }
 
 /* True where the user has said that the device is to be used, not only where it is faster. */
@@ -98,10 +92,9 @@ static bool insists(void)
 {
     static const char threshold[] = "CLBLAS_SHIM_THRESHOLD";
     const struct clb_config *config = clb_config_get();
-    char **entries = clb_spawn_environment();
     bool found = config->mode == CLB_MODE_ALWAYS || config->kernel != NULL || config->reproducible;
-    for (size_t i = 0; entries != NULL && entries[i] != NULL && !found; i++)
-        found = strncmp(entries[i], threshold, sizeof threshold - 1) == 0;
+    for (char **entry = clb_spawn_environment(); entry != NULL && *entry != NULL && !found; entry++)
+        found = strncmp(*entry, threshold, sizeof threshold - 1) == 0;
     return found;
 }
 
@@ -112,7 +105,7 @@ clb_helper_role clb_helper_get_role(void)
         return role;
     role = CLB_HELPER_NONE;
     if (clb_cl_loaded_hook == NULL && find_library(folder)) {
-        const char *obstacle = find_obstacle(folder);
+        const char *obstacle = find_helper(folder);
         if (obstacle != NULL)
             path[0] = '\0';
         if (obstacle == NULL || !insists())
@@ -184,7 +177,6 @@ static bool request(const char *step)
 {
     char *arguments[] = {path, (char *)(uintptr_t)step, NULL};
     char lock[PATH_MAX];
-    const struct clb_spawn_bound bound = {lock, PATIENCE};
     struct clb_spawn_result result = {.error = ENAMETOOLONG};
     if (path[0] == '\0')
         return false;
@@ -192,7 +184,7 @@ static bool request(const char *step)
     int left = clb_driver_leave();
     clb_status status = CLB_ERR_IO;
     if (clb_helper_lock_path(lock, sizeof lock))
-        status = clb_spawn(path, arguments, &bound, &result);
+        status = clb_spawn(path, arguments, lock, LONGEST_SILENCE, &result);
     clb_driver_enter(left);
     log_outcome(step, &result);
     if (status == CLB_OK && result.exit_status == CLB_HELPER_EXIT_NO_LOCK && insists()) {
@@ -404,15 +396,15 @@ bool clb_rates_decide(void)
            config->override_count == 0;
 }
 
-struct clb_rate clb_device_rate(const struct clb_device *device, const char *place)
+double clb_device_rate(const struct clb_device *device, const char *place)
 {
     const struct need need = {device, CLB_STEP_GEMM, device->fp64 ? CLB_D : CLB_S};
     const struct clb_key asked = {CLB_RECORD_REQUEST, device->identity, "rate"};
-    struct clb_choice choice = {0};
+    struct clb_choice choice;
     char step[64];
     bool again;
     if (clb_helper_get_role() == CLB_HELPER_NONE)
-        return (struct clb_rate){0};
+        return 0;
     clb_status status = look(&need, &again);
     /* Not while it was asked for in vain a short time ago. */
     if (role == CLB_HELPER_USED && again && !clb_record_exists(asked, CLB_RATE_LASTS)) {
@@ -422,9 +414,10 @@ struct clb_rate clb_device_rate(const struct clb_device *device, const char *pla
         if (done && again)
             clb_record_note(asked, CLB_FAILED, "");
     }
-    recall_choice(device, need.precision, 0, INFINITY, &choice);
-    return (struct clb_rate){.useless = status == CLB_ERR_UNSUPPORTED,
-                             .gflops = choice.used.rate > 0 ? choice.used.rate : 0};
+    if (status == CLB_ERR_UNSUPPORTED)
+        return -1;
+    return recall_choice(device, need.precision, 0, INFINITY, &choice) ? fmax(choice.used.rate, 0)
+                                                                       : 0;
 }
 
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
@@ -469,8 +462,10 @@ bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
     if (!clb_rates_decide())
         return false;
     if (now == UNKNOWN) {
-        const bool known_rate = recall_choice(device, precision, 0, CLB_RATE_LASTS, &choice);
-        now = known_rate && choice.used.rate > 0 && choice.used.rate < CLB_LEAST_RATE ? YES : NO;
+        now = recall_choice(device, precision, 0, CLB_RATE_LASTS, &choice) &&
+                      choice.used.rate > 0 && choice.used.rate < CLB_LEAST_RATE
+                  ? YES
+                  : NO;
         if (atomic_exchange(&known[precision], now) == UNKNOWN && now == YES)
             clb_rate_note_slow(device, precision, choice.used.name, choice.used.rate);
     }
@@ -479,47 +474,31 @@ bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
 
 /* ---- drivers --------------------------------------------------------------------------------- */
 
-/* Hashes of what may change which devices there are. Their sum does not depend on the order. */
-static uint64_t hash_environment(void)
-{
-    static const char *const prefixes[] = {"OCL_",
-                                           "OPENCL_",
-                                           "POCL_",
-                                           "RUSTICL_",
-                                           "CUDA_",
-                                           "ROCR_",
-                                           "HIP_",
-                                           "LD_LIBRARY_PATH=",
-                                           "CLBLAS_SHIM_DEVICE="};
-    uint64_t sum = 0;
-    char **entries = clb_spawn_environment();
-    for (size_t i = 0; entries != NULL && entries[i] != NULL; i++) {
-        for (size_t p = 0; p < CLB_COUNT_OF(prefixes); p++) {
-            if (strncmp(entries[i], prefixes[p], strlen(prefixes[p])) == 0)
-                sum += clb_cache_hash(entries[i], strlen(entries[i]));
-        }
-    }
-    return sum;
-}
-
-/* Which kinds of GPUs there are: a cache may be shared with machines that have others, or none. */
-static unsigned list_device_files(void)
-{
-    static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd",
-                                        "/dev/dri/renderD128", "/dev/dxg"};
-    unsigned found = 0;
-    for (size_t i = 0; i < CLB_COUNT_OF(files); i++)
-        found |= access(files[i], F_OK) == 0 ? 1U << i : 0;
-    return found;
-}
-
+/* What may change which devices there are: variables, in any order; which kinds of GPUs there are,
+ * because a cache may be shared with machines that have others, or none; and the drivers. */
 char *clb_drivers_describe(void)
 {
+    static const char variables[] =
+        "OCL_ OPENCL_ POCL_ RUSTICL_ CUDA_ ROCR_ HIP_ LD_LIBRARY_PATH= CLBLAS_SHIM_DEVICE=";
+    static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd",
+                                        "/dev/dri/renderD128", "/dev/dxg"};
     struct clb_icd icd[CLB_MAX_ICDS];
     struct clb_text text = {0};
+    uint64_t sum = 0;
+    unsigned found = 0;
+    for (char **entry = clb_spawn_environment(); entry != NULL && *entry != NULL; entry++) {
+        size_t length;
+        for (const char *prefix = variables; *prefix != '\0'; prefix += length) {
+            length = strcspn(prefix, " ");
+            if (strncmp(*entry, prefix, length) == 0)
+                sum += clb_cache_hash(*entry, strlen(*entry));
+            length += prefix[length] == ' ';
+        }
+    }
+    for (size_t i = 0; i < CLB_COUNT_OF(files); i++)
+        found |= access(files[i], F_OK) == 0 ? 1U << i : 0;
+    clb_text_addf(&text, "%016llx %x\n", (unsigned long long)sum, found);
     const size_t count = clb_icd_list(icd);
-    clb_text_addf(&text, "%016llx %x\n", (unsigned long long)hash_environment(),
-                  list_device_files());
     for (size_t i = 0; i < count; i++)
         clb_text_addf(&text, "%s %llu %llu\n", icd[i].library, (unsigned long long)icd[i].size,
                       (unsigned long long)icd[i].time);

@@ -116,12 +116,9 @@ bool clb_choice_find(const struct clb_device *device, clb_precision precision, i
                      struct clb_choice *choice);
 void clb_choice_note(int which, const struct clb_choice *choice);
 
-struct clb_rate {
-    double gflops; /* of a CPU device for each core; 0: not known */
-    bool useless;  /* no kernel works */
-};
-/* The rate of a device with this place, "P:D", measured now where it must be. */
-struct clb_rate clb_device_rate(const struct clb_device *device, const char *place);
+/* The rate of a device with this place, "P:D", in GFLOP/s, of a CPU device for each core, measured
+ * now where it must be; 0: it is not known; below 0: no kernel works. */
+double clb_device_rate(const struct clb_device *device, const char *place);
 
 /* What was not used because of its rate, what was instead, and their rates in GFLOP/s: for the log
  * and the report, which has the first few. */
@@ -149,19 +146,14 @@ struct clb_spawn_result {
     long peak_kib;      /* the memory of the largest of them */
 };
 
-/* How long a helper is waited for: until the file `sign`, to which it writes as long as it gets on,
- * has not changed for so many seconds. NULL: so long in all. */
-struct clb_spawn_bound {
-    const char *sign;
-    double patience;
-};
-
-/* Run the program `path` and wait for its end, within the bound. The calling program gets no
- * signal, nothing from any form of wait, and no descriptor. The helper has the environment at the
- * time of clb_spawn_note_environment without LD_PRELOAD, /dev/null as its three files, a session of
- * its own and a lower priority; it gets SIGTERM when the program ends, and is killed when the bound
- * is reached. CLB_ERR_IO where it was not started or has not ended. */
-clb_status clb_spawn(const char *path, char *const *arguments, const struct clb_spawn_bound *bound,
+/* Run the program `path` and wait for its end, but no longer than until the file `sign`, to which
+ * it writes as long as it gets on, has not changed for so many seconds, or without one so long in
+ * all. The calling program gets no signal, nothing from any form of wait, and no descriptor. The
+ * helper has the environment at the time of clb_spawn_note_environment without LD_PRELOAD,
+ * /dev/null as its three files, a session of its own and a lower priority; it gets SIGTERM when the
+ * program ends, and is killed after that wait. CLB_ERR_IO where it was not started or has not
+ * ended. */
+clb_status clb_spawn(const char *path, char *const *arguments, const char *sign, double seconds,
                      struct clb_spawn_result *result) CLB_MUST_CHECK;
 
 /* Copy the environment, once. Called in a thread of the program, because a driver task may run

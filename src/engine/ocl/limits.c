@@ -1,9 +1,13 @@
 /* Resource limits: may a driver start, or compile, in this process? */
+#include "memory.h"
 #include "start.h"
+#include "host/process.h"
 
+#include <limits.h>
 #include <link.h>
 #include <poll.h>
 #include <semaphore.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,34 +39,36 @@ static uint64_t limit_of(int resource)
     return (uint64_t)limit.rlim_cur;
 }
 
-/* Bytes mapped in all, and as private data; UINT64_MAX, which leaves no room, without /proc. */
-static void read_mapped(uint64_t *all, uint64_t *data)
+void clb_proc_read(const char *path, const char *format, ...)
 {
-    unsigned long long size, text, library, private;
-    FILE *file = fopen("/proc/self/statm", "re");
-    *all = *data = UINT64_MAX;
+    va_list numbers;
+    FILE *file = clb_file_read(path);
     if (file == NULL)
         return;
-    if (fscanf(file, "%llu %*u %*u %llu %llu %llu", &size, &text, &library, &private) == 4) {
-        *all = size * (uint64_t)sysconf(_SC_PAGESIZE);
-        *data = private * (uint64_t)sysconf(_SC_PAGESIZE);
-    }
+    va_start(numbers, format);
+    (void)!vfscanf(file, format, numbers);
+    va_end(numbers);
     fclose(file);
 }
 
-static bool limits_fits(uint64_t used, uint64_t wanted, uint64_t limit)
+uint64_t clb_proc_available(void)
 {
-    return used <= limit && wanted <= limit - used;
+    unsigned long kib = 0;
+    clb_proc_read("/proc/meminfo", "MemTotal: %*u kB MemFree: %*u kB MemAvailable: %lu", &kib);
+    return kib == 0 ? UINT64_MAX : (uint64_t)kib << 10;
 }
 
+/* Of what is mapped in all, and as private data; without /proc there is no room. */
 static bool has_memory(uint64_t wanted)
 {
-    uint64_t all, data, most = limit_of(RLIMIT_AS), most_data = limit_of(RLIMIT_DATA);
+    const uint64_t most = limit_of(RLIMIT_AS), most_data = limit_of(RLIMIT_DATA);
+    const uint64_t page = (uint64_t)getpagesize();
+    unsigned long all = ULONG_MAX, data = ULONG_MAX;
     if (most == UINT64_MAX && most_data == UINT64_MAX)
         return true;
-    read_mapped(&all, &data);
-    return (most == UINT64_MAX || limits_fits(all, wanted, most)) &&
-           (most_data == UINT64_MAX || limits_fits(data, wanted, most_data));
+    clb_proc_read("/proc/self/statm", "%lu %*u %*u %*u %*u %lu", &all, &data);
+    return data != ULONG_MAX && (all * page + wanted <= most) &&
+           (data * page + wanted <= most_data);
 }
 
 /* poll(2) tells which descriptors are open, and needs no descriptor itself. */
@@ -128,16 +134,11 @@ static int is_valgrinds(struct dl_phdr_info *info, size_t size, void *unused)
     return strstr(info->dlpi_name, "/vgpreload_") != NULL;
 }
 
-/* Valgrind ends a process that starts the helper (it has no clone with CLONE_VM), and lacks
- * instructions that a driver's compiler takes for this CPU (3.19). */
-static bool is_under_valgrind(void)
-{
-    return dl_iterate_phdr(is_valgrinds, NULL) != 0;
-}
-
 const char *clb_limits_on_start(void)
 {
-    if (is_under_valgrind())
+    /* It ends a process that starts the helper (it has no clone with CLONE_VM), and lacks
+     * instructions that a driver's compiler takes for this CPU (3.19). */
+    if (dl_iterate_phdr(is_valgrinds, NULL) != 0)
         return "valgrind runs the program";
     const char *obstacle = find_obstacle(ROOM_TO_START);
     return obstacle == NULL && !has_threads() ? "it may not make enough threads (ulimit -u)"

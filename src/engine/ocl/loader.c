@@ -95,12 +95,12 @@ static bool find_library_file(const char *name, struct stat *info)
     if (dladdr((void *)(uintptr_t)&getenv, &libc) == 0 || libc.dli_fname == NULL)
         libc.dli_fname = "/lib/libc.so.6";
     const char *slash = strrchr(libc.dli_fname, '/');
+    const int length = slash == NULL ? 0 : (int)(slash - libc.dli_fname);
     snprintf(folders, sizeof folders, "%s:%.*s:/usr%.*s:/usr/lib64:/usr/lib:/usr/local/lib",
-             given != NULL ? given : "", slash == NULL ? 0 : (int)(slash - libc.dli_fname),
-             libc.dli_fname, slash == NULL ? 0 : (int)(slash - libc.dli_fname), libc.dli_fname);
+             given != NULL ? given : "", length, libc.dli_fname, length, libc.dli_fname);
     for (char *rest = folders, *folder; (folder = strsep(&rest, ":")) != NULL;) {
-        int length = snprintf(file, sizeof file, "%s/%s", folder, name);
-        if (*folder != '\0' && length > 0 && (size_t)length < sizeof file && stat(file, info) == 0)
+        const int size = snprintf(file, sizeof file, "%s/%s", folder, name);
+        if (*folder != '\0' && size > 0 && (size_t)size < sizeof file && stat(file, info) == 0)
             return true;
     }
     return false;
@@ -125,10 +125,15 @@ static bool read_icd(const char *file, struct clb_icd *icd)
     return true;
 }
 
+static bool ends_icd(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot != NULL && strcmp(dot, ".icd") == 0;
+}
+
 static int is_icd_file(const struct dirent *entry)
 {
-    const char *dot = strrchr(entry->d_name, '.');
-    return dot != NULL && strcmp(dot, ".icd") == 0;
+    return ends_icd(entry->d_name);
 }
 
 /* OCL_ICD_VENDORS (a folder, an .icd file or a library) is ocl-icd's, OPENCL_VENDOR_PATH (a folder)
@@ -142,8 +147,7 @@ size_t clb_icd_list(struct clb_icd *icd)
         where = getenv("OPENCL_VENDOR_PATH");
     if (where == NULL || *where == '\0')
         where = "/etc/OpenCL/vendors";
-    const char *dot = strrchr(where, '.');
-    if (dot != NULL && strcmp(dot, ".icd") == 0)
+    if (ends_icd(where))
         return read_icd(where, icd) ? 1 : 0;
     int found = scandir(where, &entries, is_icd_file, alphasort);
     for (int i = 0; i < found; i++) {
@@ -160,71 +164,42 @@ size_t clb_icd_list(struct clb_icd *icd)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
+/* The names of 0, -1 and so on, and of -30 and so on. */
+static const char first_names[] =
+    "CL_SUCCESS\0CL_DEVICE_NOT_FOUND\0CL_DEVICE_NOT_AVAILABLE\0CL_COMPILER_NOT_AVAILABLE\0"
+    "CL_MEM_OBJECT_ALLOCATION_FAILURE\0CL_OUT_OF_RESOURCES\0CL_OUT_OF_HOST_MEMORY\0"
+    "CL_PROFILING_INFO_NOT_AVAILABLE\0CL_MEM_COPY_OVERLAP\0CL_IMAGE_FORMAT_MISMATCH\0"
+    "CL_IMAGE_FORMAT_NOT_SUPPORTED\0CL_BUILD_PROGRAM_FAILURE\0CL_MAP_FAILURE\0"
+    "CL_MISALIGNED_SUB_BUFFER_OFFSET\0CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST\0";
+static const char second_names[] =
+    "CL_INVALID_VALUE\0CL_INVALID_DEVICE_TYPE\0CL_INVALID_PLATFORM\0CL_INVALID_DEVICE\0"
+    "CL_INVALID_CONTEXT\0CL_INVALID_QUEUE_PROPERTIES\0CL_INVALID_COMMAND_QUEUE\0"
+    "CL_INVALID_HOST_PTR\0CL_INVALID_MEM_OBJECT\0CL_INVALID_IMAGE_FORMAT_DESCRIPTOR\0"
+    "CL_INVALID_IMAGE_SIZE\0CL_INVALID_SAMPLER\0CL_INVALID_BINARY\0CL_INVALID_BUILD_OPTIONS\0"
+    "CL_INVALID_PROGRAM\0CL_INVALID_PROGRAM_EXECUTABLE\0CL_INVALID_KERNEL_NAME\0"
+    "CL_INVALID_KERNEL_DEFINITION\0CL_INVALID_KERNEL\0CL_INVALID_ARG_INDEX\0"
+    "CL_INVALID_ARG_VALUE\0CL_INVALID_ARG_SIZE\0CL_INVALID_KERNEL_ARGS\0"
+    "CL_INVALID_WORK_DIMENSION\0CL_INVALID_WORK_GROUP_SIZE\0CL_INVALID_WORK_ITEM_SIZE\0"
+    "CL_INVALID_GLOBAL_OFFSET\0CL_INVALID_EVENT_WAIT_LIST\0CL_INVALID_EVENT\0"
+    "CL_INVALID_OPERATION\0CL_INVALID_GL_OBJECT\0CL_INVALID_BUFFER_SIZE\0"
+    "CL_INVALID_MIP_LEVEL\0CL_INVALID_GLOBAL_WORK_SIZE\0";
+
 const char *clb_cl_error_name(cl_int status)
 {
-#define NAME(e) [-(e)] = #e
-    static const char *const names[] = {
-        NAME(CL_SUCCESS),
-        NAME(CL_DEVICE_NOT_FOUND),
-        NAME(CL_DEVICE_NOT_AVAILABLE),
-        NAME(CL_COMPILER_NOT_AVAILABLE),
-        NAME(CL_MEM_OBJECT_ALLOCATION_FAILURE),
-        NAME(CL_OUT_OF_RESOURCES),
-        NAME(CL_OUT_OF_HOST_MEMORY),
-        NAME(CL_PROFILING_INFO_NOT_AVAILABLE),
-        NAME(CL_MEM_COPY_OVERLAP),
-        NAME(CL_BUILD_PROGRAM_FAILURE),
-        NAME(CL_MAP_FAILURE),
-        NAME(CL_MISALIGNED_SUB_BUFFER_OFFSET),
-        NAME(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
-        NAME(CL_INVALID_VALUE),
-        NAME(CL_INVALID_DEVICE_TYPE),
-        NAME(CL_INVALID_PLATFORM),
-        NAME(CL_INVALID_DEVICE),
-        NAME(CL_INVALID_CONTEXT),
-        NAME(CL_INVALID_QUEUE_PROPERTIES),
-        NAME(CL_INVALID_COMMAND_QUEUE),
-        NAME(CL_INVALID_HOST_PTR),
-        NAME(CL_INVALID_MEM_OBJECT),
-        NAME(CL_INVALID_BINARY),
-        NAME(CL_INVALID_BUILD_OPTIONS),
-        NAME(CL_INVALID_PROGRAM),
-        NAME(CL_INVALID_PROGRAM_EXECUTABLE),
-        NAME(CL_INVALID_KERNEL_NAME),
-        NAME(CL_INVALID_KERNEL_DEFINITION),
-        NAME(CL_INVALID_KERNEL),
-        NAME(CL_INVALID_ARG_INDEX),
-        NAME(CL_INVALID_ARG_VALUE),
-        NAME(CL_INVALID_ARG_SIZE),
-        NAME(CL_INVALID_KERNEL_ARGS),
-        NAME(CL_INVALID_WORK_DIMENSION),
-        NAME(CL_INVALID_WORK_GROUP_SIZE),
-        NAME(CL_INVALID_WORK_ITEM_SIZE),
-        NAME(CL_INVALID_GLOBAL_OFFSET),
-        NAME(CL_INVALID_EVENT_WAIT_LIST),
-        NAME(CL_INVALID_EVENT),
-        NAME(CL_INVALID_OPERATION),
-        NAME(CL_INVALID_BUFFER_SIZE),
-        NAME(CL_INVALID_GLOBAL_WORK_SIZE),
-    };
-#undef NAME
-    int64_t index = -(int64_t)status;
-    if (index < 0 || index >= (int64_t)CLB_COUNT_OF(names) || names[index] == NULL)
-        return "unknown OpenCL error";
-    return names[index];
+    const char *name = status > -30 ? first_names : second_names;
+    cl_int at = status > -30 ? 0 : -30;
+    for (; *name != '\0' && at > status; at--)
+        name += strlen(name) + 1;
+    return *name != '\0' && at == status ? name : "unknown OpenCL error";
 }
 
 clb_status clb_cl_failed(cl_int status, const char *what)
 {
     clb_log(CLB_LOG_WARN, "%s: %s (%d)", what, clb_cl_error_name(status), (int)status);
-    switch (status) {
-    case CL_MEM_OBJECT_ALLOCATION_FAILURE:
-    case CL_OUT_OF_HOST_MEMORY:
-    case CL_INVALID_BUFFER_SIZE:
-        return CLB_ERR_NOMEM;
-    default:
-        return CLB_ERR_OPENCL;
-    }
+    return status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_HOST_MEMORY ||
+                   status == CL_INVALID_BUFFER_SIZE
+               ? CLB_ERR_NOMEM
+               : CLB_ERR_OPENCL;
 }
 
 clb_status clb_cl_launch_failed(cl_int status, const char *name)

@@ -5,10 +5,8 @@
  * the pool is ordinary memory in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
 #include "cl.h"
 #include "queue.h"
-#include "host/process.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -37,29 +35,18 @@ size_t clb_buffer_rounded(size_t size)
     return clb_round_up(clb_max(size, 1), unit);
 }
 
-/* True when the system has `size` bytes available; the shim must not make the system swap. */
-static bool host_has(size_t size)
-{
-    char line[128];
-    unsigned long long available = 0;
-    FILE *file = size < ((size_t)64 << 20) ? NULL : clb_file_read("/proc/meminfo");
-    if (file == NULL)
-        return true;
-    bool known = false;
-    while (!known && fgets(line, sizeof line, file) != NULL)
-        known = sscanf(line, "MemAvailable: %llu kB", &available) == 1;
-    fclose(file);
-    return !known || size / 1024 < available;
-}
+/* The shim must not make the system swap: larger memory is taken only from what is available. */
+#define LOOKED_AT ((size_t)64 << 20)
 
 /* Not by malloc, which does not return freed blocks of up to 32 MiB to the system. `size` is a
  * multiple of PAGE. */
 static void *map_host(size_t size)
 {
     size_t alignment = size >= HUGE_PAGE ? HUGE_PAGE : PAGE, extra = alignment - PAGE;
-    char *memory = !host_has(size) ? MAP_FAILED
-                                   : mmap(NULL, size + extra, PROT_READ | PROT_WRITE,
-                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (size >= LOOKED_AT && size >= clb_proc_available())
+        return NULL;
+    char *memory =
+        mmap(NULL, size + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
     char *aligned = (char *)clb_round_up((uintptr_t)memory, alignment);

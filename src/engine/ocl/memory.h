@@ -52,6 +52,9 @@ void clb_host_unmap(void *memory, size_t size);
  */
 bool clb_host_has_room(void);
 
+/* Bytes of memory that the system has available (limits.c). */
+uint64_t clb_proc_available(void);
+
 /* Bytes of the allowance that are not in use; kept buffers count as free. */
 uint64_t clb_memory_available(struct clb_runtime *runtime);
 

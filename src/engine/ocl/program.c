@@ -6,6 +6,7 @@
 #include "store.h"
 #include "host/process.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,11 +93,6 @@ static clb_status rebuild_patched(struct clb_runtime *runtime, struct clb_progra
     return status;
 }
 
-static struct clb_key program_key(const char *identity)
-{
-    return (struct clb_key){CLB_RECORD_PROGRAM, identity, NULL};
-}
-
 /* ---- building -------------------------------------------------------------------------------- */
 
 static clb_status build_from_source(struct clb_runtime *runtime, struct clb_program *program)
@@ -114,13 +110,17 @@ static clb_status build_from_source(struct clb_runtime *runtime, struct clb_prog
     return status;
 }
 
+static struct clb_key key_of(const struct clb_program *program)
+{
+    return (struct clb_key){CLB_RECORD_PROGRAM, program->identity, NULL};
+}
+
 /* The record of a driver that keeps programs itself is what identifies the driver's own cache. */
-static clb_status build_from_cache(struct clb_runtime *runtime, struct clb_program *program,
-                                   const char *identity)
+static clb_status build_from_cache(struct clb_runtime *runtime, struct clb_program *program)
 {
     struct clb_record record;
     char cache[128];
-    if (!clb_record_load(program_key(identity), &record))
+    if (!clb_record_load(key_of(program), &record))
         return CLB_ERR_IO;
     clb_status status = CLB_ERR_IO;
     if (!clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS)) {
@@ -134,68 +134,47 @@ static clb_status build_from_cache(struct clb_runtime *runtime, struct clb_progr
     return status;
 }
 
-static void store_binary(const struct clb_runtime *runtime, const struct clb_program *program,
-                         const char *identity)
-{
-    char cache[128];
-    struct clb_record record = {.verdict = CLB_PASSED, .text = cache};
-    if (clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS)) {
-        clb_pocl_identify_cache(cache, sizeof cache);
-        record.size = strlen(cache);
-    } else {
-        record.text = (char *)get_binary(program, &record.size);
-    }
-    if (record.text != NULL)
-        clb_record_store(program_key(identity), record);
-    if (record.text != cache)
-        free(record.text);
-}
-
-/* All that determines the binary, malloc'ed: what is stored about a program has it in its key. */
-static char *identify(const struct clb_runtime *runtime, const struct clb_program *program)
-{
-    struct clb_text text = {0};
-    clb_text_addf(&text, "%s\n%s\n%s\n", runtime->device.identity, program->source->name,
-                  program->options);
-    clb_text_add(&text, program->source->text);
-    if (text.failed)
-        clb_text_free(&text);
-    return text.data;
-}
-
 /* Build the program and store it, where this process may do that. */
-static clb_status build_and_store(struct clb_runtime *runtime, struct clb_program *program,
-                                  const char *identity)
+static clb_status build_and_store(struct clb_runtime *runtime, struct clb_program *program)
 {
+    struct clb_record record = {.verdict = CLB_PASSED};
+    char cache[128];
     clb_status status = CLB_ERR_BUILD;
     if (clb_helper_should_stop())
         return CLB_ERR_NOMEM;
     program->is_new = true;
     if (clb_cache_has_room(clb_cache_directory()))
         status = build_from_source(runtime, program);
-    if (status == CLB_OK)
-        store_binary(runtime, program, identity);
-    else if (clb_helper_get_role() == CLB_HELPER_BUILDS && status == CLB_ERR_OPENCL)
-        clb_mark_set(identity, "it does not build");
-    return status;
+    if (status == CLB_ERR_OPENCL && clb_helper_get_role() == CLB_HELPER_BUILDS)
+        clb_mark_set(program->identity, "it does not build");
+    if (status != CLB_OK)
+        return status;
+    if (clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS)) {
+        clb_pocl_identify_cache(cache, sizeof cache);
+        clb_record_note(key_of(program), CLB_PASSED, cache);
+    } else if ((record.text = (char *)get_binary(program, &record.size)) != NULL) {
+        clb_record_store(key_of(program), record);
+        clb_record_free(&record);
+    }
+    return CLB_OK;
 }
 
 /* The program from the cache, else built, or where that is the helper's work asked for again. */
 static clb_status load_or_build(struct clb_runtime *runtime, struct clb_program *program,
-                                const char *identity, const char **origin)
+                                const char **origin)
 {
     clb_helper_role role = clb_helper_get_role();
     *origin = "disk";
-    clb_status status = build_from_cache(runtime, program, identity);
+    clb_status status = build_from_cache(runtime, program);
     if (status == CLB_OK || role == CLB_HELPER_LOADS)
         return status;
     if (role == CLB_HELPER_USED && clb_helper_request_again())
-        status = build_from_cache(runtime, program, identity);
+        status = build_from_cache(runtime, program);
     role = clb_helper_get_role(); /* another one where the cache can't be locked */
     if (status == CLB_OK || role == CLB_HELPER_USED)
         return status == CLB_OK ? status : CLB_ERR_BUILD;
     *origin = "source";
-    return build_and_store(runtime, program, identity);
+    return build_and_store(runtime, program);
 }
 
 static clb_status program_make(struct clb_runtime *runtime, struct clb_program *program)
@@ -207,17 +186,13 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
         clb_log(CLB_LOG_WARN, "%s is not built in this process: %s", program->source->name, limit);
         return CLB_ERR_NOMEM;
     }
-    char *identity = identify(runtime, program);
-    if (identity == NULL)
-        return CLB_ERR_NOMEM;
     clb_status status = CLB_ERR_BUILD;
-    clb_helper_note(identity);
-    if (clb_mark_find(identity, &mark))
+    clb_helper_note(program->identity);
+    if (clb_mark_find(program->identity, &mark))
         clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", program->source->name, mark.text);
     else
-        status = load_or_build(runtime, program, identity, &origin);
+        status = load_or_build(runtime, program, &origin);
     clb_record_free(&mark);
-    free(identity);
     /* A failed build is not a failure of the device: only calls that need the program are lost. */
     if (status == CLB_ERR_OPENCL || status == CLB_ERR_IO)
         status = CLB_ERR_BUILD;
@@ -228,57 +203,22 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_program *program,
-                            const char *check)
+bool clb_program_is_checked(const struct clb_program *program, const char *check)
 {
-    struct clb_record record = {0};
-    char *identity = program->is_new ? NULL : identify(runtime, program);
-    const bool found =
-        identity != NULL &&
-        clb_record_load((struct clb_key){CLB_RECORD_CHECK, identity, check}, &record);
-    clb_record_free(&record);
-    free(identity);
-    return found;
+    return !program->is_new &&
+           clb_record_exists((struct clb_key){CLB_RECORD_CHECK, program->identity, check},
+                             INFINITY);
 }
 
 void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                              const char *check)
 {
-    char *identity = identify(runtime, program);
-    if (identity != NULL)
-        clb_record_note((struct clb_key){CLB_RECORD_CHECK, identity, check}, CLB_PASSED, "");
+    clb_record_note((struct clb_key){CLB_RECORD_CHECK, program->identity, check}, CLB_PASSED, "");
     if (clb_helper_get_role() == CLB_HELPER_NONE) /* else the helper does it, once for all checks */
         clb_pocl_store_sums(&runtime->device);
-    free(identity);
 }
 
 /* ---- all programs ---------------------------------------------------------------------------- */
-
-static clb_status program_add(struct clb_runtime *runtime, const struct clb_source *source,
-                              const char *options, struct clb_program **out)
-{
-    struct clb_program *program = calloc(1, sizeof *program);
-    char *copy = strdup(options);
-    if (program == NULL || copy == NULL) {
-        free(program);
-        free(copy);
-        return CLB_ERR_NOMEM;
-    }
-    program->source = source;
-    program->options = copy;
-    program->status = program_make(runtime, program);
-    if (program->status == CLB_ERR_NOMEM) { /* a later build may get the memory */
-        free(program);
-        free(copy);
-        return CLB_ERR_NOMEM;
-    }
-    pthread_mutex_lock(&runtime->programs.lock);
-    program->next = runtime->programs.first;
-    runtime->programs.first = program;
-    pthread_mutex_unlock(&runtime->programs.lock);
-    *out = program;
-    return CLB_OK;
-}
 
 struct program_wanted {
     struct clb_runtime *runtime;
@@ -291,10 +231,34 @@ struct program_wanted {
 static clb_status add_wanted(void *argument)
 {
     struct program_wanted *wanted = argument;
-    wanted->program = clb_program_find(wanted->runtime, wanted->source, wanted->options);
+    struct clb_runtime *runtime = wanted->runtime;
+    wanted->program = clb_program_find(runtime, wanted->source, wanted->options);
     if (wanted->program != NULL)
         return CLB_OK;
-    return program_add(wanted->runtime, wanted->source, wanted->options, &wanted->program);
+    const struct clb_source *source = wanted->source;
+    struct clb_program *program = calloc(1, sizeof *program + strlen(wanted->options) + 1);
+    struct clb_text text = {0};
+    clb_text_addf(&text, "%s\n%s\n%016llx\n%s", runtime->device.identity, source->name,
+                  (unsigned long long)clb_cache_hash(source->text, source->length),
+                  wanted->options);
+    clb_status status = program == NULL || text.failed ? CLB_ERR_NOMEM : CLB_OK;
+    if (status == CLB_OK) {
+        program->source = source;
+        program->identity = text.data;
+        strcpy(program->options, wanted->options);
+        status = program->status = program_make(runtime, program);
+    }
+    if (status == CLB_ERR_NOMEM) { /* a later build may get the memory */
+        clb_text_free(&text);
+        free(program);
+        return CLB_ERR_NOMEM;
+    }
+    pthread_mutex_lock(&runtime->programs.lock);
+    program->next = runtime->programs.first;
+    runtime->programs.first = program;
+    pthread_mutex_unlock(&runtime->programs.lock);
+    wanted->program = program;
+    return CLB_OK;
 }
 
 clb_status clb_program_make(struct clb_runtime *runtime, const struct clb_source *source,

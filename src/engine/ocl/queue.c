@@ -74,7 +74,7 @@ void clb_event_release_handle(clb_event event)
 
 static void event_destroy(struct clb_request *request)
 {
-    clb_event event = (clb_event)(void *)((char *)request - offsetof(struct clb_event, request));
+    clb_event event = CLB_EVENT_OF(request);
     if (event->handle != NULL)
         clb_event_release_handle(event);
     struct clb_queue *queue = event->queue;
@@ -155,12 +155,10 @@ static clb_status queue_look(struct clb_queue *queue)
         clb_event event = queue->first;
         cl_int state = event->status == CLB_OK ? CL_COMPLETE : -1;
         if (event->handle != NULL) {
-            clb_status status =
-                clb_cl_check(clb_cl.GetEventInfo(event->handle, CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                                 sizeof state, &state, NULL),
-                             "clGetEventInfo");
-            if (status != CLB_OK)
-                return status;
+            const cl_int error = clb_cl.GetEventInfo(
+                event->handle, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+            if (error != CL_SUCCESS)
+                return clb_cl_failed(error, "clGetEventInfo");
         }
         if (state > CL_COMPLETE)
             break;
@@ -171,14 +169,6 @@ static clb_status queue_look(struct clb_queue *queue)
         clb_event_release(event);
     }
     return queue->failed ? CLB_ERR_OPENCL : CLB_OK;
-}
-
-static void list_add(struct clb_queue *queue, clb_event event)
-{
-    clb_event_retain(event);
-    *(queue->first == NULL ? &queue->first : &queue->last->next) = event;
-    queue->last = event;
-    queue->count++;
 }
 
 /* An error of clFinish may belong to any earlier command, and drivers report it only once: so it is
@@ -197,7 +187,7 @@ static clb_status finish_now(struct clb_queue *queue)
 /* The status of a command that has ended. */
 static clb_status end_of(clb_event event, clb_status status)
 {
-    clb_status more = event->finishes ? finish_now(event->queue) : CLB_OK;
+    const clb_status more = event->finishes ? finish_now(event->queue) : CLB_OK;
     return status != CLB_OK ? status : more;
 }
 
@@ -210,17 +200,6 @@ void clb_event_end(clb_event event, clb_status status)
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-static clb_status set_arguments(const struct clb_command *command, size_t first,
-                                const struct clb_argument *arguments, size_t count)
-{
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < count && status == CLB_OK; i++)
-        status = clb_cl_check(clb_cl.SetKernelArg(command->kernel, (cl_uint)(first + i),
-                                                  arguments[i].size, arguments[i].value),
-                              command->name);
-    return status;
-}
-
 static clb_status launch(const struct clb_command *command, cl_uint waits, const cl_event *list,
                          cl_event *event)
 {
@@ -230,17 +209,19 @@ static clb_status launch(const struct clb_command *command, cl_uint waits, const
     const cl_uint place = 0, next = report != NULL ? queue->launches + 1 : 0;
     const struct clb_argument counting[] = {CLB_ARG(chain), CLB_ARG(report), CLB_ARG(place),
                                             CLB_ARG(next)};
-    clb_status status = set_arguments(command, 0, command->arguments, command->count);
-    if (status == CLB_OK)
-        status = set_arguments(command, command->count, counting, CLB_COUNT_OF(counting));
-    if (status == CLB_OK)
-        status = clb_cl_check_launch(
-            clb_cl.EnqueueNDRangeKernel(queue->handle, command->kernel, command->dimensions, NULL,
-                                        command->global, command->local, waits, list, event),
-            command->name);
-    if (status == CLB_OK)
+    cl_int error = CL_SUCCESS;
+    for (size_t i = 0; i < command->count + CLB_COUNT_OF(counting) && error == CL_SUCCESS; i++) {
+        const struct clb_argument *argument =
+            i < command->count ? &command->arguments[i] : &counting[i - command->count];
+        error = clb_cl.SetKernelArg(command->kernel, (cl_uint)i, argument->size, argument->value);
+    }
+    if (error != CL_SUCCESS)
+        return clb_cl_failed(error, command->name);
+    error = clb_cl.EnqueueNDRangeKernel(queue->handle, command->kernel, command->dimensions, NULL,
+                                        command->global, command->local, waits, list, event);
+    if (error == CL_SUCCESS)
         queue->launches = next;
-    return status;
+    return clb_cl_check_launch(error, command->name);
 }
 
 /* Enqueue by the driver's function. An empty wait list must be NULL: drivers refuse anything else.
@@ -327,8 +308,12 @@ static clb_status carry_out(const struct clb_command *command, clb_event event)
             event->enqueued = clb_now();
         }
     }
-    if (status == CLB_OK && queue->keeps)
-        list_add(queue, event);
+    if (status == CLB_OK && queue->keeps) {
+        clb_event_retain(event);
+        *(queue->first == NULL ? &queue->first : &queue->last->next) = event;
+        queue->last = event;
+        queue->count++;
+    }
     if (queue->keeps)
         pthread_mutex_unlock(&queue->lock);
     atomic_store_explicit(&queue->unflushed, true, memory_order_release);
@@ -397,34 +382,11 @@ clb_status clb_queue_give(struct clb_command command, bool finishes, clb_event *
 #define LONGEST_SECONDS  1e-3
 #define COUNTED_SECONDS  10e-3 /* of an interval, at most */
 
-static void pause_between(double elapsed, double until)
-{
-    if (elapsed < AWAKE_SECONDS) {
-        do
-            sched_yield();
-        while (clb_now() < until);
-        return;
-    }
-    const double seconds = fmin(fmax(elapsed / 256, SHORTEST_SECONDS), LONGEST_SECONDS);
-    nanosleep(&(struct timespec){0, (long)(1e9 * seconds)}, NULL);
-}
-
-/* A queue that is finished makes progress with each of its commands. */
-static void note_progress(struct clb_queue *queue)
-{
-    if (!queue->keeps || clb_enqueuer_exists())
-        return;
-    pthread_mutex_lock(&queue->lock);
-    const size_t count = queue->count;
-    (void)!queue_look(queue);
-    atomic_fetch_add(&queue->runtime->ended, queue->count < count);
-    pthread_mutex_unlock(&queue->lock);
-}
-
 /* Wait until a command has ended. False when the device has been abandoned. */
 static bool wait_with_end(clb_event event)
 {
-    struct clb_runtime *runtime = event->queue->runtime;
+    struct clb_queue *queue = event->queue;
+    struct clb_runtime *runtime = queue->runtime;
     double begin = 0, last = 0, idle = 0;
     unsigned seen = atomic_load(&runtime->ended);
     while (!is_abandoned(runtime)) {
@@ -432,18 +394,31 @@ static bool wait_with_end(clb_event event)
             atomic_fetch_add(&runtime->ended, 1);
             return true;
         }
-        if (event->finishes)
-            note_progress(event->queue);
+        if (event->finishes && queue->keeps && !clb_enqueuer_exists()) {
+            /* A queue that is finished makes progress with each of its commands. */
+            pthread_mutex_lock(&queue->lock);
+            const size_t count = queue->count;
+            (void)!queue_look(queue);
+            atomic_fetch_add(&runtime->ended, queue->count < count);
+            pthread_mutex_unlock(&queue->lock);
+        }
         const double now = clb_now();
         const unsigned ended = atomic_load(&runtime->ended);
         begin = begin > 0 ? begin : now;
         idle = ended != seen || last <= 0 ? 0 : idle + fmin(now - last, COUNTED_SECONDS);
         seen = ended;
         last = now;
-        if (idle > clb_runtime_hang_limit(runtime))
+        const double pause = (now - begin) / 256;
+        if (idle > clb_runtime_hang_limit(runtime)) {
             clb_runtime_abandon(runtime, idle);
-        else
-            pause_between(now - begin, now + (now - begin) / 256);
+        } else if (now - begin < AWAKE_SECONDS) {
+            do
+                sched_yield();
+            while (clb_now() < now + pause);
+        } else {
+            const double seconds = fmin(fmax(pause, SHORTEST_SECONDS), LONGEST_SECONDS);
+            nanosleep(&(struct timespec){0, (long)(1e9 * seconds)}, NULL);
+        }
     }
     return false;
 }
@@ -565,18 +540,6 @@ clb_status clb_queue_confirm(struct clb_queue *queue)
 
 /* ---- launches ----------------------------------------------------------------- */
 
-/* Whether this launch is one that later ones wait for: see LAUNCHES_AHEAD. */
-static clb_status limit_launches(struct clb_queue *queue, bool *marks)
-{
-    *marks = ++queue->unmarked >= LAUNCHES_AHEAD;
-    clb_status status = *marks && queue->mark != NULL ? clb_event_wait(queue->mark) : CLB_OK;
-    if (*marks) {
-        clb_event_drop(&queue->mark);
-        queue->unmarked = 0;
-    }
-    return status;
-}
-
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                             const struct clb_argument *arguments, size_t count, cl_uint dimensions,
                             const size_t *global, const size_t *local, cl_uint waits,
@@ -593,10 +556,16 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
                                         .local = local,
                                         .waits = waits,
                                         .wait_list = wait_list};
-    bool marks;
+    clb_status status = CLB_OK;
     if (!queue->asked)
         clb_queue_count_launches(queue);
-    clb_status status = limit_launches(queue, &marks);
+    const bool marks = ++queue->unmarked >= LAUNCHES_AHEAD; /* later launches wait for this one */
+    if (marks) {
+        if (queue->mark != NULL)
+            status = clb_event_wait(queue->mark);
+        clb_event_drop(&queue->mark);
+        queue->unmarked = 0;
+    }
     if (status == CLB_OK)
         status = clb_queue_give(command, false, marks && event == NULL ? &queue->mark : event);
     if (status == CLB_OK && marks && event != NULL) {

@@ -71,6 +71,8 @@ struct clb_event {
     atomic_bool is_watched;
     struct clb_event *next_watched;
 };
+#define CLB_EVENT_OF(its_request)                                                                  \
+    ((clb_event)(void *)((char *)(its_request)-offsetof(struct clb_event, request)))
 
 /* Queues are never freed. */
 struct clb_queue {
@@ -105,11 +107,13 @@ struct clb_queue {
 /* A source built with options; never freed. Driver tasks add them to the runtime's list. */
 struct clb_program {
     const struct clb_source *source;
-    char *options;
     cl_program handle;
     clb_status status;
     bool is_new; /* compiled by this process */
+    char
+        *identity; /* all that determines the binary: what is stored about it has this in its key */
     struct clb_program *next;
+    char options[];
 };
 /* The program, or NULL where it has not been made; and make it (program.c). */
 struct clb_program *clb_program_find(struct clb_runtime *runtime, const struct clb_source *source,

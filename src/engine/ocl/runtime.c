@@ -233,25 +233,26 @@ static bool matches(const char *item, size_t length, enum name name,
 /* Leave out the devices that are slower than the fastest. Returns how many are left. */
 static size_t drop_slow(const struct clb_listed_device **list, size_t count)
 {
-    struct clb_rate rates[CLB_MAX_DEVICES];
+    double rates[CLB_MAX_DEVICES]; /* as clb_device_rate says */
     char place[32];
     size_t fastest = 0, left = 0;
     for (size_t i = 0; i < count; i++) {
         snprintf(place, sizeof place, "%u:%u", list[i]->platform, list[i]->index);
         rates[i] = clb_device_rate(&list[i]->device, place);
-        if (rates[i].gflops > rates[fastest].gflops)
+        if (rates[i] > rates[fastest])
             fastest = i;
     }
+    if (rates[fastest] <= 0)
+        return count;
     const struct clb_listed_device *best = list[fastest];
-    const double limit = NEARLY * rates[fastest].gflops;
+    const double limit = NEARLY * rates[fastest];
     for (size_t i = 0; i < count; i++) {
-        const bool known = rates[i].useless || rates[i].gflops > 0;
-        if (!known || rates[i].gflops >= limit) {
+        if (rates[i] == 0 || rates[i] >= limit) {
             list[left++] = list[i];
             continue;
         }
-        struct clb_rate_decision decision = {.dropped_rate = rates[i].gflops,
-                                             .used_rate = rates[fastest].gflops};
+        struct clb_rate_decision decision = {.dropped_rate = fmax(rates[i], 0),
+                                             .used_rate = rates[fastest]};
         snprintf(decision.dropped, sizeof decision.dropped, "%.90s (%.90s)", list[i]->device.name,
                  list[i]->device.platform_name);
         snprintf(decision.used, sizeof decision.used, "%.90s (%.90s)", best->device.name,

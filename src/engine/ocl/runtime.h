@@ -164,8 +164,7 @@ clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source 
 
 /* True when the program has passed the check of this name in an earlier process, compiled by the
  * same driver; set_checked records that. Never true for a program that this process compiled. */
-bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_program *program,
-                            const char *check);
+bool clb_program_is_checked(const struct clb_program *program, const char *check);
 void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                              const char *check);
 

@@ -53,12 +53,12 @@ struct launch {
     pthread_mutex_t alive;
     const char *path;
     char *const *arguments, *const *environment;
-    unsigned char *stacks; /* two of STACK bytes */
-    cpu_set_t cpus;        /* the program's, not those of one thread */
+    cpu_set_t cpus; /* the program's, not those of one thread */
     pid_t host;
     _Atomic int keeper; /* its process id, which the kernel clears at its end */
     _Atomic int error;  /* of clone or exec in the keeper */
     _Atomic bool give_up;
+    _Alignas(64) unsigned char stacks[2 * STACK];
 };
 
 /* ---- the environment ------------------------------------------------------------------------- */
@@ -196,33 +196,19 @@ static BARE int run_keeper(void *argument)
 
 /* ---- in the program -------------------------------------------------------------------------- */
 
-/* When the file was last written to. */
-static struct timespec time_of(const char *file)
-{
-    struct stat info;
-    return stat(file, &info) == 0 ? info.st_mtim : (struct timespec){0};
-}
-
-static void sleep_until_change(struct launch *launch, int keeper, double seconds)
-{
-    const struct timespec rest = {.tv_sec = (time_t)seconds,
-                                  .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    syscall(SYS_futex, &launch->keeper, FUTEX_WAIT, keeper, &rest, NULL, 0);
-}
-
 /* Wait until the keeper has ended; it is told when there was no sign of life for so long, or
  * without a sign when that time is over. False: it does not even end then, as one that a debugger
  * holds. */
-static bool has_ended(struct launch *launch, int keeper, const struct clb_spawn_bound *bound)
+static bool has_ended(struct launch *launch, int keeper, const char *sign, double seconds)
 {
-    struct timespec last = {0}, now = {0};
-    double until = clb_now() + bound->patience;
+    struct stat info = {0};
+    struct timespec last = {0};
+    double until = clb_now() + seconds;
     for (int running; (running = launch->keeper) != 0;) {
-        if (bound->sign != NULL)
-            now = time_of(bound->sign);
-        if (now.tv_sec != last.tv_sec || now.tv_nsec != last.tv_nsec)
-            until = clb_now() + bound->patience;
-        last = now;
+        if (sign != NULL && stat(sign, &info) == 0 &&
+            memcmp(&info.st_mtim, &last, sizeof last) != 0)
+            until = clb_now() + seconds;
+        last = info.st_mtim;
         double left = until - clb_now();
         if (left <= -LAST_SECONDS)
             return false;
@@ -230,20 +216,34 @@ static bool has_ended(struct launch *launch, int keeper, const struct clb_spawn_
             launch->give_up = true;
             kill(keeper, SIGCONT);
         }
-        left = left <= 0 ? SIGN_SECONDS : left;
-        sleep_until_change(launch, running,
-                           bound->sign != NULL && left > SIGN_SECONDS ? SIGN_SECONDS : left);
+        left = left <= 0 || sign != NULL ? SIGN_SECONDS : left;
+        const struct timespec rest = {(time_t)left, (long)(1e9 * (left - (double)(time_t)left))};
+        syscall(SYS_futex, &launch->keeper, FUTEX_WAIT, running, &rest, NULL, 0);
     }
     return true;
 }
 
-/* False: the keeper still runs, and uses the launch. */
-static bool await_keeper(struct launch *launch, int keeper, const struct clb_spawn_bound *bound,
-                         struct clb_spawn_result *result)
+/* The caller holds launch->alive. All signals are blocked in the keeper, because the program's
+ * handlers must not run in it. In this thread they are blocked no longer than until it is made:
+ * setuid() and the like return when each thread of the program has taken a signal. False: the
+ * keeper still runs, and uses the launch. */
+static bool launch_and_wait(struct launch *launch, const char *sign, double seconds,
+                            struct clb_spawn_result *result)
 {
+    static const uint64_t all = ALL_SIGNALS;
     struct rusage usage = {0};
+    uint64_t before = 0;
     int status = 0;
-    const bool ended = has_ended(launch, keeper, bound);
+    launch->keeper = -1; /* not 0, which means that it has ended */
+    /* pthread_sigmask leaves out the C library's own two. */
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, SIGNAL_SET);
+    int keeper = __clone(run_keeper, launch->stacks + STACK, CLONE_VM | CLONE_CHILD_CLEARTID,
+                         launch, NULL, NULL, (pid_t *)&launch->keeper);
+    result->error = keeper < 0 ? errno : 0;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGNAL_SET);
+    if (keeper < 0)
+        return true;
+    const bool ended = has_ended(launch, keeper, sign, seconds);
     result->gave_up = launch->give_up;
     result->error = launch->error;
     if (!ended)
@@ -258,48 +258,23 @@ static bool await_keeper(struct launch *launch, int keeper, const struct clb_spa
     return true;
 }
 
-/* The caller holds launch->alive. All signals are blocked in the keeper, because the program's
- * handlers must not run in it. In this thread they are blocked no longer than until it is made:
- * setuid() and the like return when each thread of the program has taken a signal. False: the
- * keeper still runs. */
-static bool launch_and_wait(struct launch *launch, const struct clb_spawn_bound *bound,
-                            struct clb_spawn_result *result)
-{
-    static const uint64_t all = ALL_SIGNALS;
-    uint64_t before = 0;
-    launch->keeper = -1; /* not 0, which means that it has ended */
-    /* pthread_sigmask leaves out the C library's own two. */
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, SIGNAL_SET);
-    int keeper = __clone(run_keeper, launch->stacks + STACK, CLONE_VM | CLONE_CHILD_CLEARTID,
-                         launch, NULL, NULL, (pid_t *)&launch->keeper);
-    int error = errno;
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGNAL_SET);
-    if (keeper >= 0)
-        return await_keeper(launch, keeper, bound, result);
-    result->error = error;
-    return true;
-}
-
-clb_status clb_spawn(const char *path, char *const *arguments, const struct clb_spawn_bound *bound,
+clb_status clb_spawn(const char *path, char *const *arguments, const char *sign, double seconds,
                      struct clb_spawn_result *result)
 {
     double begin = clb_now();
     pthread_mutexattr_t robust;
     *result = (struct clb_spawn_result){.error = ENOMEM};
     char **entries = clb_spawn_environment();
-    struct launch *launch = calloc(1, sizeof *launch);
-    unsigned char *stacks = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE,
+    struct launch *launch = mmap(NULL, sizeof *launch, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (launch == NULL || stacks == MAP_FAILED || entries == NULL) {
-        free(launch);
-        if (stacks != MAP_FAILED)
-            munmap(stacks, 2 * STACK);
+    if (launch == MAP_FAILED || entries == NULL) {
+        if (launch != MAP_FAILED)
+            munmap(launch, sizeof *launch);
         return CLB_ERR_NOMEM;
     }
     launch->path = path;
     launch->arguments = arguments;
     launch->environment = entries;
-    launch->stacks = stacks;
     launch->host = getpid();
     if (sched_getaffinity(launch->host, sizeof launch->cpus, &launch->cpus) != 0)
         memset(&launch->cpus, 0xff, sizeof launch->cpus);
@@ -307,13 +282,11 @@ clb_status clb_spawn(const char *path, char *const *arguments, const struct clb_
     pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&launch->alive, &robust);
     pthread_mutexattr_destroy(&robust);
-    result->error = 0;
     pthread_mutex_lock(&launch->alive);
-    if (launch_and_wait(launch, bound, result)) {
+    if (launch_and_wait(launch, sign, seconds, result)) {
         pthread_mutex_unlock(&launch->alive);
         pthread_mutex_destroy(&launch->alive);
-        munmap(stacks, 2 * STACK);
-        free(launch);
+        munmap(launch, sizeof *launch);
     }
     result->seconds = clb_now() - begin;
     return result->error == 0 && !result->gave_up ? CLB_OK : CLB_ERR_IO;

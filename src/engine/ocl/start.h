@@ -66,6 +66,9 @@ void clb_pocl_restore_environment(char *saved);
 
 /* ---- limits.c -------------------------------------------------------------------------------- */
 
+/* Read numbers from a file by scanf's format; those that it does not have stay as they are. */
+__attribute__((format(scanf, 2, 3))) void clb_proc_read(const char *path, const char *format, ...);
+
 /* NULL, or the limit that keeps this process from starting a driver, or from building a program. */
 const char *clb_limits_on_start(void);
 const char *clb_limits_on_build(void);

@@ -66,13 +66,6 @@ bool clb_cache_usable(const char *path)
     return make_directories(path) && access(path, R_OK | W_OK | X_OK) == 0;
 }
 
-/* False where other users may put code into the directory. */
-static bool is_private(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && clb_file_is_private(&info);
-}
-
 static bool format_path(char *path, size_t size, const char *format, const char *a, const char *b)
 {
     int length = snprintf(path, size, format, a, b);
@@ -85,37 +78,25 @@ static bool cache_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* True when the parent folder of `path` exists. */
-static bool is_in_folder(const char *path)
-{
-    char copy[PATH_MAX];
-    return format_path(copy, sizeof copy, "%s%s", path, "") && cache_is_folder(dirname(copy));
-}
-
-/* True for a process of root where the path, or what exists of it, belongs to another user: folders
- * that root made there, a .cache not least, that user could not use (sudo -E). */
-static bool is_of_another_user(const char *path)
-{
-    char copy[PATH_MAX], *existing = copy;
-    struct stat info;
-    if (geteuid() != 0 || !format_path(copy, sizeof copy, "%s%s", path, ""))
-        return false;
-    while (stat(existing, &info) != 0)
-        existing = dirname(existing);
-    return info.st_uid != 0;
-}
-
 /* A process of root must not create a missing home folder, and nothing in one that is another
- * user's. */
+ * user's: folders that root made there, a .cache not least, that user could not use (sudo -E). */
 bool clb_cache_user_path(char *path, size_t size, const char *name)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char copy[PATH_MAX], *existing = copy;
+    struct stat info;
     bool found = false;
     if (xdg != NULL && xdg[0] == '/')
-        found = is_in_folder(xdg) && format_path(path, size, "%s/%s", xdg, name);
+        found = format_path(copy, sizeof copy, "%s%s", xdg, "") && cache_is_folder(dirname(copy)) &&
+                format_path(path, size, "%s/%s", xdg, name);
     else if (home != NULL && home[0] == '/')
         found = cache_is_folder(home) && format_path(path, size, "%s/.cache/%s", home, name);
-    return found && !is_of_another_user(path);
+    if (!found || geteuid() != 0)
+        return found;
+    snprintf(copy, sizeof copy, "%s", path);
+    while (stat(existing, &info) != 0)
+        existing = dirname(existing);
+    return info.st_uid == 0;
 }
 
 static char directory[PATH_MAX];
@@ -133,7 +114,9 @@ static void cache_find_directory(void)
     else
         directory_found = clb_cache_user_path(directory, sizeof directory, "clblas-shim") &&
                           clb_cache_usable(directory);
-    if (directory_found && !is_private(directory)) {
+    struct stat info;
+    /* Other users may put code into it. */
+    if (directory_found && (stat(directory, &info) != 0 || !clb_file_is_private(&info))) {
         directory_found = false;
         if (wanted != NULL)
             clb_complain("CLBLAS_SHIM_CACHE_DIR=%s is another user's, or others may write to it: "
@@ -238,14 +221,6 @@ static char *read_text(FILE *file, const char *key, struct header *header)
     return good ? text : NULL;
 }
 
-/* The times of files say when they were last used, to a day. */
-static void note_use(const char *path)
-{
-    struct stat info;
-    if (stat(path, &info) == 0 && time(NULL) - info.st_mtime > DAY)
-        utimensat(AT_FDCWD, path, NULL, 0);
-}
-
 bool clb_record_load(struct clb_key key, struct clb_record *record)
 {
     char path[PATH_MAX], *name = format_key(key);
@@ -256,10 +231,11 @@ bool clb_record_load(struct clb_key key, struct clb_record *record)
     if (file != NULL) {
         record->text = read_text(file, name, &header);
         fclose(file);
-        if (record->text != NULL)
-            note_use(path);
-        else
+        struct stat info; /* its times say when it was last used, to a day */
+        if (record->text == NULL)
             clb_log(CLB_LOG_INFO, "%s is damaged or of another version, it is made again", path);
+        else if (stat(path, &info) == 0 && time(NULL) - info.st_mtime > DAY)
+            utimensat(AT_FDCWD, path, NULL, 0);
     }
     free(name);
     if (record->text == NULL)
@@ -306,68 +282,48 @@ static bool is_ours(const char *name)
                            strncmp(name, ".clblas-shim-", 13) == 0);
 }
 
-/* The bytes of all entries; *oldest becomes the name of the one whose last use is longest ago. */
-static uint64_t measure(DIR *folder, char oldest[NAME_MAX + 1])
-{
-    struct stat info;
-    time_t least = 0;
-    uint64_t sum = 0;
-    oldest[0] = '\0';
-    rewinddir(folder);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        if (!is_ours(entry->d_name) ||
-            fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
-            continue;
-        sum += (uint64_t)info.st_size;
-        if (oldest[0] == '\0' || info.st_mtime < least) {
-            least = info.st_mtime;
-            snprintf(oldest, NAME_MAX + 1, "%s", entry->d_name);
-        }
-    }
-    return sum;
-}
-
 /* Remove what has not been used for the longest time until the cache is small enough: entries of
  * other versions of drivers and of the shim go first, because nobody uses them. */
 static void trim(void)
 {
-    char oldest[NAME_MAX + 1];
+    struct stat info;
+    struct dirent *entry;
     DIR *folder = opendir(clb_cache_directory());
-    while (folder != NULL && measure(folder, oldest) > clb_config_get()->cache_size &&
-           oldest[0] != '\0' && unlinkat(dirfd(folder), oldest, 0) == 0)
-        clb_log(CLB_LOG_INFO, "%s is removed from the cache, which is full", oldest);
+    for (bool removed = folder != NULL; removed;) {
+        char oldest[NAME_MAX + 1] = "";
+        time_t least = 0;
+        uint64_t sum = 0;
+        for (rewinddir(folder); (entry = readdir(folder)) != NULL;) {
+            if (!is_ours(entry->d_name) ||
+                fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+                continue;
+            sum += (uint64_t)info.st_size;
+            if (oldest[0] == '\0' || info.st_mtime < least) {
+                least = info.st_mtime;
+                strcpy(oldest, entry->d_name);
+            }
+        }
+        removed = sum > clb_config_get()->cache_size && oldest[0] != '\0' &&
+                  unlinkat(dirfd(folder), oldest, 0) == 0;
+        if (removed)
+            clb_log(CLB_LOG_INFO, "%s is removed from the cache, which is full", oldest);
+    }
     if (folder != NULL)
         closedir(folder);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static bool write_record(const char *path, const struct header *header, const char *key,
-                         const char *text)
-{
-    char temporary[PATH_MAX];
-    int fd = clb_file_temporary(temporary, sizeof temporary, path, 0600);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
-    if (file == NULL) {
-        if (fd >= 0)
-            close(fd);
-        return false;
-    }
-    bool good = fwrite(header, sizeof *header, 1, file) == 1 &&
-                fwrite(key, 1, header->key_size, file) == header->key_size &&
-                fwrite(text, 1, header->text_size, file) == header->text_size;
-    good = fclose(file) == 0 && good && rename(temporary, path) == 0;
-    if (!good)
-        unlink(temporary);
-    return good;
-}
-
 void clb_record_store(struct clb_key key, struct clb_record record)
 {
-    char path[PATH_MAX], *name = format_key(key);
+    char path[PATH_MAX], temporary[PATH_MAX], *name = format_key(key);
     const char *text = record.text != NULL ? record.text : "";
+    int fd = -1;
     if (name != NULL && file_of(path, sizeof path, name, key.kind) &&
-        clb_cache_has_room(clb_cache_directory())) {
+        clb_cache_has_room(clb_cache_directory()))
+        fd = clb_file_temporary(temporary, sizeof temporary, path, 0600);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (file != NULL) {
         struct header header = {.version = CLB_VERSION,
                                 .kind = key.kind,
                                 .verdict = record.verdict,
@@ -376,8 +332,16 @@ void clb_record_store(struct clb_key key, struct clb_record record)
                                 .text_size = record.text != NULL ? record.size : 0};
         memcpy(header.magic, magic, sizeof magic);
         header.checksum = checksum(header, name, text);
-        if (write_record(path, &header, name, text))
+        bool good = fwrite(&header, sizeof header, 1, file) == 1 &&
+                    fwrite(name, 1, header.key_size, file) == header.key_size &&
+                    fwrite(text, 1, header.text_size, file) == header.text_size;
+        good = fclose(file) == 0 && good && rename(temporary, path) == 0;
+        if (good)
             trim();
+        else
+            unlink(temporary);
+    } else if (fd >= 0) {
+        close(fd);
     }
     free(name);
 }
@@ -424,15 +388,6 @@ static bool read_version(int folder, const char *name, char version[16], int64_t
     return fd >= 0;
 }
 
-/* The time of a profile is that of its writing. */
-static bool is_unused(int folder, const char *name)
-{
-    struct stat info;
-    const time_t days = strstr(name, ".profile") != NULL ? PROFILES_LAST : RECORDS_LAST;
-    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-           time(NULL) - info.st_mtime > days * DAY;
-}
-
 struct clb_outdated clb_store_visit_outdated(bool remove)
 {
     size_t kernels[2] = {0}, tuning[2] = {0}; /* of other versions, of this one */
@@ -446,7 +401,13 @@ struct clb_outdated clb_store_visit_outdated(bool remove)
         const bool ours = strcmp(version, CLB_VERSION) == 0;
         kernels[ours] += kind == CLB_RECORD_STEP || kind == CLB_RECORD_KINDS;
         tuning[ours] += kind == CLB_RECORD_ROW;
-        if (remove && !ours && is_unused(dirfd(folder), entry->d_name) &&
+        const time_t days = strstr(entry->d_name, ".profile") != NULL
+                                ? PROFILES_LAST /* since they were written */
+                                : RECORDS_LAST;
+        struct stat info;
+        if (remove && !ours &&
+            fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            time(NULL) - info.st_mtime > days * DAY &&
             unlinkat(dirfd(folder), entry->d_name, 0) == 0)
             clb_log(CLB_LOG_INFO, "%s of version %s is removed from the cache", entry->d_name,
                     version);

@@ -43,7 +43,7 @@ static bool is_first_use(const struct clb_run *run)
 {
     char name[80];
     name_first_use(run, name);
-    if (!clb_program_is_checked(run->runtime, run->variant->program, name))
+    if (!clb_program_is_checked(run->variant->program, name))
         return true;
     set_passed(run);
     return false;

@@ -22,7 +22,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,27 +91,14 @@ static int take_lock(void)
 
 /* ---- what a child uses ----------------------------------------------------------------------- */
 
-/* Read numbers from a file by scanf's format; those that it does not have stay as they are. */
-__attribute__((format(scanf, 2, 3))) static void scan(const char *path, const char *format, ...)
-{
-    va_list numbers;
-    FILE *file = clb_file_read(path);
-    if (file == NULL)
-        return;
-    va_start(numbers, format);
-    (void)!vfscanf(file, format, numbers);
-    va_end(numbers);
-    fclose(file);
-}
-
 /* Of a child and those that it has waited for. */
 static double read_cpu_seconds(pid_t child)
 {
     char path[64];
     unsigned long user = 0, system = 0, children = 0, waited = 0;
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)child);
-    scan(path, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %lu %lu", &user,
-         &system, &children, &waited);
+    clb_proc_read(path, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %lu %lu",
+                  &user, &system, &children, &waited);
     return (double)(user + system + children + waited) / (double)sysconf(_SC_CLK_TCK);
 }
 
@@ -121,16 +107,14 @@ static uint64_t read_resident(pid_t child)
     char path[64];
     unsigned long pages = 0;
     snprintf(path, sizeof path, "/proc/%ld/statm", (long)child);
-    scan(path, "%*u %lu", &pages);
+    clb_proc_read(path, "%*u %lu", &pages);
     return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Half of what the system has left. */
 static uint64_t memory_allowed(void)
 {
-    unsigned long kib = 0;
-    scan("/proc/meminfo", "MemTotal: %*u kB MemFree: %*u kB MemAvailable: %lu", &kib);
-    return kib == 0 ? MOST_MEMORY : clb_min((uint64_t)kib << 9, MOST_MEMORY);
+    return clb_min(clb_proc_available() / 2, MOST_MEMORY);
 }
 
 /* ---- children -------------------------------------------------------------------------------- */
@@ -162,19 +146,6 @@ static void run_child(child_task *task, const char *argument, clb_helper_role ro
     int status = task(argument);
     shared->finished = true;
     _exit(status);
-}
-
-/* Why the child must be killed now, or NULL. */
-static const char *exceeds(pid_t child, uint64_t memory, double *cpu, double *progress)
-{
-    double now = clb_now(), used = read_cpu_seconds(child);
-    if (read_resident(child) > memory)
-        return "it took too much memory";
-    if (used > *cpu + PROGRESS) {
-        *cpu = used;
-        *progress = now;
-    }
-    return now - *progress > limits.stall ? "it hung" : NULL;
 }
 
 static void describe_end(struct step_outcome *outcome, int status, const char *killed)
@@ -225,7 +196,16 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
             limit_child(child, read_cpu_seconds(child) + LAST_CPU);
         }
         show_life();
-        if (killed == NULL && (killed = exceeds(child, memory, &cpu, &progress)) != NULL)
+        const double now = clb_now(), used = read_cpu_seconds(child);
+        if (used > cpu + PROGRESS) {
+            cpu = used;
+            progress = now;
+        }
+        if (killed == NULL)
+            killed = read_resident(child) > memory   ? "it took too much memory"
+                     : now - progress > limits.stall ? "it hung"
+                                                     : NULL;
+        if (killed != NULL)
             kill(-child, SIGKILL);
     }
     kill(-child, SIGKILL); /* what it may have started */
@@ -353,17 +333,20 @@ static bool meet_drivers(void)
     if (drivers == NULL)
         return false;
     shared->library[0] = '\0';
-    struct step_outcome outcome = supervise(child_devices, "devices", CLB_HELPER_BUILDS);
-    if (outcome.status < 0) {
+    const struct step_outcome outcome = supervise(child_devices, "devices", CLB_HELPER_BUILDS);
+    const bool work = outcome.status >= 0;
+    if (!work) {
         clb_log(CLB_LOG_WARN, "a driver does not work: %s", outcome.reason);
         chosen = choose_driver(icd, count);
     }
-    if (!program_has_ended && outcome.status >= 0)
-        clb_record_note(key, CLB_PASSED, "");
-    else if (!program_has_ended && chosen < count)
-        clb_record_note(key, CLB_LIBRARY, icd[chosen].library);
-    else if (!program_has_ended)
-        clb_record_note(key, CLB_FAILED, "none of them works");
+    if (!program_has_ended)
+        clb_record_note(key,
+                        work             ? CLB_PASSED
+                        : chosen < count ? CLB_LIBRARY
+                                         : CLB_FAILED,
+                        work             ? ""
+                        : chosen < count ? icd[chosen].library
+                                         : "none of them works");
     free(drivers);
     return !program_has_ended;
 }
@@ -380,52 +363,53 @@ static void remember_driver(void)
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
+static void add_text(struct clb_text *text, const char *name, const char *value)
+{
+    clb_text_addf(text, "\"%s\":", name);
+    clb_text_add_quoted(text, value);
+    clb_text_add(text, ",");
+}
+
 static void add_device(struct clb_text *text, const struct clb_listed_device *entry,
                        const struct clb_runtime *used)
 {
     const struct clb_device *device = &entry->device;
-    const char *type = (device->type & CL_DEVICE_TYPE_GPU) != 0           ? "GPU"
-                       : (device->type & CL_DEVICE_TYPE_CPU) != 0         ? "CPU"
-                       : (device->type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? "accelerator"
-                                                                          : "";
-    clb_text_addf(text, "%s{\"place\":\"%u:%u\",\"name\":", text->length > 0 ? "," : "",
-                  entry->platform, entry->index);
-    clb_text_add_quoted(text, device->name);
-    clb_text_add(text, ",\"platform\":");
-    clb_text_add_quoted(text, device->platform_name);
-    clb_text_add(text, ",\"driver\":");
-    clb_text_add_quoted(text, device->driver);
-    clb_text_addf(text,
-                  ",\"type\":\"%s\",\"fp64\":%s,\"unified\":%s,\"memory\":%llu,\"units\":%u,"
-                  "\"taken\":%s,\"defect\":",
-                  type, device->fp64 ? "true" : "false", device->unified ? "true" : "false",
+    char place[32];
+    snprintf(place, sizeof place, "%u:%u", entry->platform, entry->index);
+    clb_text_add(text, text->length > 0 ? ",{" : "{");
+    add_text(text, "place", place);
+    add_text(text, "name", device->name);
+    add_text(text, "platform", device->platform_name);
+    add_text(text, "driver", device->driver);
+    add_text(text, "type",
+             (device->type & CL_DEVICE_TYPE_GPU) != 0           ? "GPU"
+             : (device->type & CL_DEVICE_TYPE_CPU) != 0         ? "CPU"
+             : (device->type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? "accelerator"
+                                                                : "");
+    add_text(text, "defect", entry->defect);
+    clb_text_addf(text, "\"fp64\":%s,\"unified\":%s,\"memory\":%llu,\"units\":%u,\"taken\":%s}",
+                  device->fp64 ? "true" : "false", device->unified ? "true" : "false",
                   (unsigned long long)device->memory, device->units,
                   used != NULL && used->device.id == device->id ? "true" : "false");
-    clb_text_add_quoted(text, entry->defect);
-    clb_text_add(text, "}");
 }
 
 /* What has become of each step on the device in use. */
 static void add_steps(struct clb_text *text, const struct clb_runtime *used)
 {
-    const char *comma = "";
-    for (int s = 0; s < CLB_STEPS; s++) {
-        for (int p = 0; p < CLB_PRECISIONS; p++) {
-            struct clb_record record;
-            char name[64];
-            bool is_double = p == CLB_D || p == CLB_Z;
-            if (is_double && !used->device.fp64)
-                continue;
-            clb_step_format(name, sizeof name, (clb_helper_step)s, (clb_precision)p);
-            bool found =
-                clb_step_find(&used->device, (clb_helper_step)s, (clb_precision)p, &record);
-            clb_text_addf(text, "%s\"%s\":\"%s\"", comma, name,
-                          !found                         ? ""
-                          : record.verdict == CLB_PASSED ? "passed"
-                                                         : "failed");
-            clb_record_free(&record);
-            comma = ",";
-        }
+    for (int i = 0; i < CLB_STEPS * CLB_PRECISIONS; i++) {
+        const clb_helper_step step = (clb_helper_step)(i / CLB_PRECISIONS);
+        const clb_precision precision = (clb_precision)(i % CLB_PRECISIONS);
+        struct clb_record record;
+        char name[64];
+        if ((precision == CLB_D || precision == CLB_Z) && !used->device.fp64)
+            continue;
+        clb_step_format(name, sizeof name, step, precision);
+        const bool found = clb_step_find(&used->device, step, precision, &record);
+        clb_text_addf(text, "%s\"%s\":\"%s\"", text->length > 0 ? "," : "", name,
+                      !found                         ? ""
+                      : record.verdict == CLB_PASSED ? "passed"
+                                                     : "failed");
+        clb_record_free(&record);
     }
 }
 
@@ -458,11 +442,10 @@ static void add_drivers(struct clb_text *text, const char *library)
 {
     snprintf(shared->library, sizeof shared->library, "%s", library);
     struct step_outcome outcome = supervise(child_list, "list", CLB_HELPER_BUILDS);
-    clb_text_add(text, "{\"library\":");
-    clb_text_add_quoted(text, library);
-    clb_text_add(text, ",\"death\":");
-    clb_text_add_quoted(text, outcome.status < 0 ? outcome.reason : "");
-    clb_text_addf(text, ",\"loaded\":%s,\"rank\":%.0f,%s}",
+    clb_text_add(text, "{");
+    add_text(text, "library", library);
+    add_text(text, "death", outcome.status < 0 ? outcome.reason : "");
+    clb_text_addf(text, "\"loaded\":%s,\"rank\":%.0f,%s}",
                   outcome.status == CLB_OK ? "true" : "false", shared->rank,
                   outcome.status == CLB_OK ? shared->current : "\"devices\":[],\"steps\":{}");
 }
@@ -474,10 +457,10 @@ static int list_drivers(void)
     struct clb_text text = {0};
     const char *cache = clb_cache_directory();
     size_t count = clb_icd_list(icd);
-    clb_text_add(&text, "{\"cache\":");
-    clb_text_add_quoted(&text, cache != NULL && access(cache, W_OK) == 0 ? cache : "");
+    clb_text_add(&text, "{");
+    add_text(&text, "cache", cache != NULL && access(cache, W_OK) == 0 ? cache : "");
     const struct clb_outdated outdated = clb_store_visit_outdated(false);
-    clb_text_addf(&text, ",\"room\":%s,\"outdated\":{\"warm\":%s,\"tune\":%s},\"all\":",
+    clb_text_addf(&text, "\"room\":%s,\"outdated\":{\"warm\":%s,\"tune\":%s},\"all\":",
                   clb_cache_has_room(cache) ? "true" : "false", outdated.kernels ? "true" : "false",
                   outdated.tuning ? "true" : "false");
     add_drivers(&text, "");
