@@ -2,7 +2,6 @@
  * them. The clblas-shim command starts this program. */
 #include "ladder.h"
 
-#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,9 @@ static long double entry(const struct ladder *ladder, const void *matrix, size_t
                                               : (long double)((const double *)matrix)[at];
 }
 
-void ladder_times(const struct ladder *ladder, const void *matrix, char part, bool absolute,
+/* Y = X times a vector, or with `absolute` of their absolute values; of X only the part 'U', the
+ * part 'L' with ones on the diagonal, or 'A', all of it. */
+static void times(const struct ladder *ladder, const void *matrix, char part, bool absolute,
                   const long double *x, long double *y)
 {
     for (size_t i = 0; i < ladder->n; i++)
@@ -35,27 +36,37 @@ void ladder_times(const struct ladder *ladder, const void *matrix, char part, bo
     }
 }
 
-double ladder_error(const struct ladder *ladder, const long double *found,
-                    const long double *expected, const long double *scale)
+double ladder_error(const struct ladder *ladder, const void *whole, const cl_uint *pivot,
+                    const void *left, char left_part, const void *right, char right_part)
 {
     const long double unit = ladder->measure.precision == CLB_S ? 0x1p-24L : 0x1p-53L;
-    long double worst = 0;
-    for (size_t i = 0; i < ladder->n; i++) {
-        long double error = fabsl(found[i] - expected[i]) / (unit * scale[i]);
-        worst = error <= worst ? worst : error; /* a NaN stays */
-    }
-    return (double)worst;
-}
-
-long double *ladder_signs(const struct ladder *ladder)
-{
-    long double *x = calloc(2 * ladder->n, sizeof *x);
+    const size_t n = ladder->n;
+    long double *x = calloc(5 * n, sizeof *x), *y = x + n, *expected = x + 2 * n,
+                *found = x + 3 * n, *scale = x + 4 * n, worst = 0;
     uint64_t state = 7;
-    for (size_t i = 0; x != NULL && i < ladder->n; i++) {
+    if (x == NULL)
+        return NAN;
+    for (size_t i = 0; i < n; i++) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         x[i] = state >> 63 != 0 ? 1 : -1;
     }
-    return x;
+    times(ladder, whole, 'A', false, x, found);
+    for (size_t i = 0; i < n && pivot != NULL; i++) {
+        const size_t other = pivot[i] < n ? pivot[i] : i;
+        const long double held = found[i];
+        found[i] = found[other];
+        found[other] = held;
+    }
+    times(ladder, right, right_part, false, x, y);
+    times(ladder, left, left_part, false, y, expected);
+    times(ladder, right, right_part, true, x, y);
+    times(ladder, left, left_part, true, y, scale);
+    for (size_t i = 0; i < n; i++) {
+        const long double error = fabsl(found[i] - expected[i]) / (unit * scale[i]);
+        worst = error <= worst ? worst : error; /* a NaN stays */
+    }
+    free(x);
+    return (double)worst;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -124,39 +135,36 @@ static void start_result(struct ladder *ladder)
 }
 
 /* A bar for each rung that ran, the first at the top; the bound is a line. */
-static void write_ladder(FILE *script, const json_t *ladder, const char *file)
+static void write_plot(FILE *script, const json_t *ladder, const char *file)
 {
-    const json_t *rungs = json_object_get(ladder, "rungs");
     const double bound = clb_number_of(ladder, "bound_gflops");
     double least = bound, most = bound;
+    char title[256], settings[512];
     size_t count = 0;
-    struct clb_text title = {0};
-    fprintf(script, "$rungs << END\n");
-    for (size_t i = 0; i < json_array_size(rungs); i++) {
-        const json_t *rung = json_array_get(rungs, i);
-        double rate = clb_number_of(rung, "gflops");
-        if (!(rate > 0))
-            continue;
-        fprintf(script, "%zu %g \"%s\"\n", count++, rate, clb_text_of(rung, "name"));
-        least = fmin(least, rate);
+    json_t *rungs = json_object_get(ladder, "rungs");
+    CLB_EACH(rung, rungs) {
+        const double rate = clb_number_of(rung, "gflops");
+        least = rate > 0 ? fmin(least, rate) : least;
         most = fmax(most, rate);
     }
+    fprintf(script, "$bars << END\n");
+    CLB_EACH(rung, rungs) {
+        const double rate = clb_number_of(rung, "gflops");
+        if (rate > 0)
+            fprintf(script, "%zu %g %g %g \"%s\" \" %.*g\"\n", count++, least / 2, rate, rate,
+                    clb_text_of(rung, "name"), (int)fmax(floor(log10(rate)) + 1, 2), rate);
+    }
     fprintf(script, "END\n");
-    clb_plot_begin(script, file, 1000, 110 + 24 * count);
-    clb_text_addf(&title, "%s, %s precision, n = %.0f, on %s", clb_text_of(ladder, "ladder"),
-                  strcmp(clb_text_of(ladder, "precision"), "s") == 0 ? "single" : "double",
-                  clb_number_of(ladder, "n"), clb_text_of(ladder, "device"));
-    fprintf(script, "set title ");
-    clb_plot_quote(script, title.failed ? "" : title.data);
-    clb_text_free(&title);
-    fprintf(script,
-            "\nset logscale x\nset xrange [%g:%g]\nset yrange [%zu - 0.5:-0.5]\nset xlabel "
-            "'GFLOP/s'\nset grid xtics\nset format x '%%g'\nunset key\nset style fill solid 0.7\n"
-            "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 front\n"
-            "set label 'bound' at %g, graph 1.01 center\n"
-            "plot $rungs using 2:1:(%g):2:($1-0.4):($1+0.4):ytic(3) with boxxyerror, "
-            "$rungs using 2:1:(sprintf($2 < 100 ? ' %%.2g' : ' %%.0f', $2)) with labels left\n",
-            least / 2, most * 3, count, bound, bound, bound, least / 2);
+    snprintf(title, sizeof title, "%s, %s precision, n = %.0f, on %s",
+             clb_text_of(ladder, "ladder"),
+             strcmp(clb_text_of(ladder, "precision"), "s") == 0 ? "single" : "double",
+             clb_number_of(ladder, "n"), clb_text_of(ladder, "device"));
+    snprintf(settings, sizeof settings,
+             "set logscale x\nset xrange [%g:%g]\nset xlabel 'GFLOP/s'\nset format x '%%g'\n"
+             "unset key\nset arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 front\n"
+             "set label 'bound' at %g, graph 1.01 center",
+             least / 2, most * 3, bound, bound, bound);
+    clb_plot_bars(script, file, title, settings, count);
 }
 
 /* ---- the bound ------------------------------------------------------------------------------- */
@@ -232,25 +240,6 @@ static double seconds_of(json_t *rows)
     return seconds;
 }
 
-/* Whole calls of a library, from and to ordinary memory; measured before this process starts the
- * device. */
-static double time_library(const char *library, clb_routine routine, size_t n)
-{
-    return seconds_of(clb_time_calls(library, routine, &n, 1));
-}
-
-/* Products in the device's memory, as the rungs are. */
-static void time_peers(struct ladder *ladder, clb_routine routine)
-{
-    static const char *const peers[][2] = {{"clblast", "CLBlast"}, {"cublas", "cuBLAS"}};
-    ladder->peers = json_object();
-    for (size_t i = 0; i < CLB_COUNT_OF(peers); i++) {
-        double seconds = seconds_of(clb_time_peer(peers[i][0], routine, &ladder->n, 1, true));
-        if (isfinite(seconds))
-            json_object_set_new(ladder->peers, peers[i][1], json_real(seconds));
-    }
-}
-
 static bool make_operands(struct ladder *ladder)
 {
     void **operands[] = {&ladder->a, &ladder->b, &ladder->c};
@@ -264,14 +253,17 @@ static int climb(struct ladder *ladder, clb_routine routine,
                  clb_status (*rungs)(struct ladder *ladder))
 {
     const char *library = clb_find_library();
-    clb_precision precision = clb_routines[routine].precision;
+    const size_t *n = &ladder->n;
     if (library == NULL)
         return CLB_EXIT_FAILED;
-    ladder->flops = clb_call_flops(routine, ladder->n);
-    const double shim = time_library(library, routine, ladder->n),
-                 next = time_library(NULL, routine, ladder->n);
-    time_peers(ladder, routine);
-    if (!clb_measure_start(&ladder->measure, precision))
+    ladder->flops = clb_call_flops(routine, *n);
+    /* Other libraries first, in children: before this process starts the device. Whole calls are
+     * from and to ordinary memory, products of peers in the device's, as the rungs are. */
+    const double shim = seconds_of(clb_time_calls(library, routine, n, 1)),
+                 next = seconds_of(clb_time_calls(NULL, routine, n, 1)),
+                 clblast = seconds_of(clb_time_peer("clblast", routine, n, 1, true)),
+                 cublas = seconds_of(clb_time_peer("cublas", routine, n, 1, true));
+    if (!clb_measure_start(&ladder->measure, clb_routines[routine].precision))
         return CLB_EXIT_FAILED;
     ladder->bound = measure_peak(&ladder->measure);
     if (ladder->bound <= 0)
@@ -282,6 +274,10 @@ static int climb(struct ladder *ladder, clb_routine routine,
     clb_status status = rungs(ladder);
     if (status != CLB_OK)
         return clb_fail(CLB_EXIT_FAILED, "the device fails: %s", clb_status_name(status));
+    if (isfinite(clblast))
+        ladder_add(ladder, &(struct rung){"CLBlast", "in the device's memory", clblast, NAN, NAN});
+    if (isfinite(cublas))
+        ladder_add(ladder, &(struct rung){"cuBLAS", "in the device's memory", cublas, NAN, NAN});
     ladder_add(ladder, &(struct rung){"the library, a whole call", "from and to ordinary memory",
                                       shim, NAN, NAN});
     ladder_add(ladder, &(struct rung){"the next BLAS", "on the CPU", next, NAN, NAN});
@@ -291,11 +287,12 @@ static int climb(struct ladder *ladder, clb_routine routine,
     return ladder->wrong ? clb_fail(CLB_EXIT_FAILED, "a kernel's result is wrong") : EXIT_SUCCESS;
 }
 
-/* 0 after a message. */
+/* The order that is wanted, or where that is NULL the one that suits the device; 0 after a message.
+ */
 static size_t choose_order(const char *wanted)
 {
     char *end = NULL;
-    unsigned long n = wanted != NULL ? strtoul(wanted, &end, 10) : 0;
+    unsigned long n = wanted != NULL ? strtoul(wanted, &end, 10) : FOR_GPUS;
     if (wanted != NULL && (*end != '\0' || n == 0 || n % UNIT != 0 || n > LARGEST)) {
         clb_fail(0, "%s is no multiple of %d up to %d", wanted, UNIT, LARGEST);
         return 0;
@@ -303,80 +300,60 @@ static size_t choose_order(const char *wanted)
     return n;
 }
 
-/* The order where none is named: 0 after a message. */
-static size_t find_order(void)
+/* Of a CPU the order is less where none is wanted. False after a message: no device is taken. */
+static bool look_at_devices(struct ladder *ladder)
 {
-    json_t *list = clb_devices_ready(), *device;
-    size_t i, order = list != NULL ? FOR_GPUS : 0;
-    json_array_foreach(json_object_get(list, "devices"), i, device)
-    {
-        if (json_is_true(json_object_get(device, "taken")) &&
+    json_t *list = clb_devices_ready();
+    const bool found = list != NULL;
+    CLB_EACH(device, json_object_get(list, "devices")) {
+        if (json_is_true(json_object_get(device, "taken")) && clb_option('n') == NULL &&
             strcmp(clb_text_of(device, "type"), "CPU") == 0)
-            order = FOR_CPU;
+            ladder->n = FOR_CPU;
     }
     json_decref(list);
-    return order;
+    return found;
 }
 
 /* What --json has written once. */
-static int show(struct ladder *ladder, const char *from)
+static int show(struct ladder *ladder)
 {
-    size_t i;
-    json_t *rung;
-    ladder->result = clb_result_load(from, "rungs");
-    if (ladder->result == NULL)
-        return CLB_EXIT_FAILED;
-    if (ladder->as_json) {
+    if (ladder->as_json)
         clb_json_print(ladder->result);
-        return EXIT_SUCCESS;
+    else
+        print_header(ladder->result);
+    CLB_EACH(rung, json_object_get(ladder->result, "rungs")) {
+        if (!ladder->as_json)
+            print_rung(rung);
     }
-    print_header(ladder->result);
-    json_array_foreach(json_object_get(ladder->result, "rungs"), i, rung) print_rung(rung);
     return EXIT_SUCCESS;
 }
 
 static int run_ladder(int argc, char **argv)
 {
-    struct ladder ladder = {.title = "gemm"};
-    const char *wanted = NULL, *precision = "s", *plot = NULL, *from = NULL;
-    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
-        if (letter == 'n')
-            wanted = optarg;
-        else if (letter == 'p')
-            precision = optarg;
-        else if (letter == 'd')
-            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
-        else if (letter == 'o')
-            plot = optarg;
-        else if (letter == 'f')
-            from = optarg;
-        else
-            ladder.as_json = true;
-    }
-    if (optind < argc)
-        ladder.title = argv[argc - 1];
-    bool lu = strcmp(ladder.title, "lu") == 0;
+    const int first = clb_options_read(argc, argv);
+    struct ladder ladder = {.title = first < argc ? argv[argc - 1] : "gemm",
+                            .n = choose_order(clb_option('n')),
+                            .as_json = clb_option('j') != NULL};
+    const char *precision = clb_option('p') != NULL ? clb_option('p') : "s",
+               *plot = clb_option('o'), *from = clb_option('f');
+    bool lu = strcmp(ladder.title, "lu") == 0, single = strcmp(precision, "s") == 0;
+    if (ladder.n == 0)
+        return CLB_EXIT_USAGE;
     if (!lu && strcmp(ladder.title, "gemm") != 0)
         return clb_fail(CLB_EXIT_USAGE, "%s is no ladder: gemm or lu", ladder.title);
-    if (strcmp(precision, "s") != 0 && strcmp(precision, "d") != 0)
+    if (!single && strcmp(precision, "d") != 0)
         return clb_fail(CLB_EXIT_USAGE, "%s is no precision: s or d", precision);
-    if (wanted != NULL && choose_order(wanted) == 0)
-        return CLB_EXIT_USAGE;
-    if (plot != NULL && !clb_plot_name(plot))
-        return CLB_EXIT_USAGE;
-    size_t usual = from == NULL ? find_order() : 0;
-    if (from == NULL && usual == 0)
+    ladder.result = from != NULL ? clb_result_load(from, "rungs") : NULL;
+    if (from != NULL ? ladder.result == NULL : !look_at_devices(&ladder))
         return CLB_EXIT_FAILED;
-    ladder.n = wanted != NULL ? choose_order(wanted) : usual;
-    const clb_routine routine = precision[0] == 's' ? lu ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_sgemm
-                                : lu                ? CLB_ROUTINE_dgetrf
-                                                    : CLB_ROUTINE_dgemm;
-    int status = from != NULL ? show(&ladder, from)
+    const clb_routine routine = lu       ? single ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_dgetrf
+                                : single ? CLB_ROUTINE_sgemm
+                                         : CLB_ROUTINE_dgemm;
+    int status = from != NULL ? show(&ladder)
                               : climb(&ladder, routine, lu ? ladder_climb_lu : ladder_climb_gemm);
-    if (plot != NULL && ladder.result != NULL && !clb_plot_draw(plot, write_ladder, ladder.result))
+    if (plot != NULL && ladder.result != NULL && !clb_plot_draw(plot, write_plot, ladder.result))
         status = CLB_EXIT_FAILED;
     json_decref(ladder.result);
-    json_decref(ladder.peers);
     free(ladder.a);
     free(ladder.b);
     free(ladder.c);

@@ -13,7 +13,6 @@ struct ladder {
     double flops, bound; /* operations of the problem; the device's most per second */
     bool as_json, wrong; /* `wrong`: a result was */
     json_t *result;      /* what --json prints, the rungs last */
-    json_t *peers;       /* seconds of other libraries' products, by name */
     /* In host memory, column-major without gaps: operands, the result. LU has no B. */
     void *a, *b, *c;
 };
@@ -26,16 +25,12 @@ struct rung {
 };
 void ladder_add(struct ladder *ladder, const struct rung *rung);
 
-/* Y = X times the vector `x`, or with `absolute` of their absolute values; of X only the part 'U',
- * the part 'L' with ones on the diagonal, or 'A', all of it. */
-void ladder_times(const struct ladder *ladder, const void *matrix, char part, bool absolute,
-                  const long double *x, long double *y);
-/* The largest |difference| of rows, as a multiple of the precision's unit roundoff times `scale`.
- */
-double ladder_error(const struct ladder *ladder, const long double *found,
-                    const long double *expected, const long double *scale);
-/* A random vector of n numbers 1 and -1, and n zeros. NULL: no memory. */
-long double *ladder_signs(const struct ladder *ladder);
+/* A product and its factors are applied to a random vector of 1 and -1: the largest difference of
+ * rows of whole*x, in the order that the pivots say where there are some, and left*(right*x), as a
+ * multiple of the precision's unit roundoff times |left||right||x|. Of the factors the part 'U',
+ * the part 'L' with ones on the diagonal, or 'A', all. NAN: no memory. */
+double ladder_error(const struct ladder *ladder, const void *whole, const cl_uint *pivot,
+                    const void *left, char left_part, const void *right, char right_part);
 
 /* Measure all rungs. CLB_OK also where some can't be run. */
 clb_status ladder_climb_gemm(struct ladder *ladder) CLB_MUST_CHECK;

@@ -281,35 +281,6 @@ static clb_status run_pipelined(void *argument)
     return status == CLB_OK ? fetch_matrix(lu) : status;
 }
 
-/* ---- the check ------------------------------------------------------------------------------- */
-
-/* P*A*x against L*(U*x) for a random vector. */
-static double find_error(const struct lu *lu)
-{
-    const struct ladder *ladder = lu->ladder;
-    size_t n = ladder->n;
-    long double *x = ladder_signs(ladder), *y = calloc(4 * n, sizeof *y);
-    double error = NAN;
-    if (x != NULL && y != NULL) {
-        long double *found = y + n, *expected = y + 2 * n, *scale = y + 3 * n;
-        ladder_times(ladder, ladder->a, 'A', false, x, expected);
-        for (size_t i = 0; i < n; i++) {
-            size_t other = lu->pivot[i] < n ? lu->pivot[i] : i;
-            long double held = expected[i];
-            expected[i] = expected[other];
-            expected[other] = held;
-        }
-        ladder_times(ladder, ladder->c, 'U', false, x, y);
-        ladder_times(ladder, ladder->c, 'L', false, y, found);
-        ladder_times(ladder, ladder->c, 'U', true, x, y);
-        ladder_times(ladder, ladder->c, 'L', true, y, scale);
-        error = ladder_error(ladder, found, expected, scale);
-    }
-    free(x);
-    free(y);
-    return error;
-}
-
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static const struct lu_rung {
@@ -332,16 +303,15 @@ static clb_status climb_rung(struct lu *lu, const struct lu_rung *rung)
     memset(ladder->c, 0xff, ladder->n * ladder->n * element_size(lu));
     snprintf(options, sizeof options, "-DCLB_DOUBLE=%d%s", ladder->measure.precision == CLB_D,
              rung->options);
-    clb_status status = CLB_OK;
     /* There are no native functions of doubles. */
-    if (*rung->options == '\0' || ladder->measure.precision == CLB_S)
+    const bool exists = *rung->options == '\0' || ladder->measure.precision == CLB_S;
+    clb_status status = CLB_OK;
+    if (exists)
         status = clb_program_get(ladder->measure.runtime, &kernel_ladder_lu, options, &lu->program);
-    else
-        rung = NULL;
-    if (status == CLB_OK && rung != NULL)
+    if (status == CLB_OK && exists)
         result.seconds = clb_measure_seconds(rung->run, lu, false);
     if (isfinite(result.seconds))
-        result.error = find_error(lu);
+        result.error = ladder_error(ladder, ladder->a, lu->pivot, ladder->c, 'L', ladder->c, 'U');
     if (status == CLB_OK)
         ladder_add(ladder, &result);
     return status;

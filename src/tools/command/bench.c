@@ -2,7 +2,6 @@
 #include "measure.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +14,25 @@
 #define RATE_ON_GPU   4096
 
 struct bench {
-    const char *other; /* the third library, NULL: none */
-    const char *plot, *from;
     clb_routine routines[MOST_ROUTINES];
     size_t sizes[MOST_SIZES], routine_count, size_count;
-    bool json, csv;
 };
+
+/* The libraries that are timed where they are there: the keys of the rows' cells. */
+enum { SHIM, NEXT, OTHER, PEERS, LIBRARIES = PEERS + 3 };
+static const char *const libraries[LIBRARIES] = {"shim",    "next",   "other",
+                                                 "clblast", "cublas", "nvblas"};
+static const char *const titles[LIBRARIES] = {"shim",    "next BLAS", "other library",
+                                              "CLBlast", "cuBLAS",    "NVBLAS"};
+
+/* Whether a row has a cell of the library. */
+static bool has(const json_t *bench, const char *library)
+{
+    bool found = false;
+    CLB_EACH(row, json_object_get(bench, "rows"))
+        found = found || json_object_get(row, library) != NULL;
+    return found;
+}
 
 /* ---- what bounds calls ----------------------------------------------------------------------- */
 
@@ -70,31 +82,22 @@ static json_t *find_bound(const json_t *bounds, clb_routine routine, size_t n)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Libraries that are timed where they are there. */
-static const char *const peers[] = {"clblast", "cublas", "nvblas"};
-
 /* Add what a library was timed at; takes `timed`. */
 static void add_times(json_t *rows, const char *name, json_t *timed, clb_routine routine)
 {
-    json_t *time;
-    size_t i;
     if (timed == NULL)
         clb_fail(0, "%s of %s: it ended the process", clb_routines[routine].name, name);
-    json_array_foreach(timed, i, time)
-    {
-        double seconds = clb_number_of(time, "seconds");
-        size_t n = (size_t)clb_number_of(time, "n");
-        for (size_t k = 0; k < json_array_size(rows); k++) {
-            json_t *row = json_array_get(rows, k);
-            if ((size_t)clb_number_of(row, "n") != n)
+    CLB_EACH(time, timed)
+        CLB_EACH(row, rows) {
+            double seconds = clb_number_of(time, "seconds"), n = clb_number_of(time, "n");
+            if (clb_number_of(row, "n") != n)
                 continue;
             json_t *cell = json_pack("{s:f,s:f}", "ms", 1e3 * seconds, "gflops",
-                                     1e-9 * clb_call_flops(routine, n) / seconds);
+                                     1e-9 * clb_call_flops(routine, (size_t)n) / seconds);
             if (strcmp(name, "shim") == 0)
                 json_object_set(cell, "device", json_object_get(time, "device"));
             json_object_set_new(row, name, cell);
         }
-    }
     json_decref(timed);
 }
 
@@ -102,6 +105,7 @@ static void add_times(json_t *rows, const char *name, json_t *timed, clb_routine
 static bool measure_routine(json_t *all, const struct bench *bench, clb_routine routine,
                             const json_t *bounds, const char *shim)
 {
+    const char *const paths[PEERS] = {[SHIM] = shim, [OTHER] = clb_option('l')};
     json_t *rows = json_array();
     bool complete = true;
     for (size_t i = 0; i < bench->size_count; i++)
@@ -109,17 +113,16 @@ static bool measure_routine(json_t *all, const struct bench *bench, clb_routine 
                               json_pack("{s:s,s:I,s:o}", "routine", clb_routines[routine].name, "n",
                                         (json_int_t)bench->sizes[i], "bound",
                                         find_bound(bounds, routine, bench->sizes[i])));
-    add_times(rows, "shim", clb_time_calls(shim, routine, bench->sizes, bench->size_count),
-              routine);
-    add_times(rows, "next", clb_time_calls(NULL, routine, bench->sizes, bench->size_count),
-              routine);
-    if (bench->other != NULL)
-        add_times(rows, "other",
-                  clb_time_calls(bench->other, routine, bench->sizes, bench->size_count), routine);
-    for (size_t i = 0; i < CLB_COUNT_OF(peers); i++)
-        add_times(rows, peers[i],
-                  clb_time_peer(peers[i], routine, bench->sizes, bench->size_count, false),
-                  routine);
+    for (int l = 0; l < LIBRARIES; l++) {
+        json_t *times = NULL;
+        if (l == OTHER && paths[l] == NULL)
+            continue;
+        if (l < PEERS)
+            times = clb_time_calls(paths[l], routine, bench->sizes, bench->size_count);
+        else
+            times = clb_time_peer(libraries[l], routine, bench->sizes, bench->size_count, false);
+        add_times(rows, libraries[l], times, routine);
+    }
     for (size_t i = 0; i < json_array_size(rows); i++)
         complete = complete && json_object_get(json_array_get(rows, i), "shim") != NULL;
     json_array_extend(all, rows);
@@ -159,15 +162,15 @@ static void print_csv(const json_t *bench)
 {
     const json_t *rows = json_object_get(bench, "rows");
     printf("routine,n,");
-    for (size_t i = 0; i < CLB_BENCH_LIBRARIES; i++)
-        printf("%s_ms,%s_gflops,", clb_bench_libraries[i], clb_bench_libraries[i]);
+    for (size_t i = 0; i < LIBRARIES; i++)
+        printf("%s_ms,%s_gflops,", libraries[i], libraries[i]);
     printf("bound_ms,link_ms,compute_ms,device\n");
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i), *bound = json_object_get(row, "bound"),
                      *shim = json_object_get(row, "shim");
         printf("%s,%.0f,", clb_text_of(row, "routine"), clb_number_of(row, "n"));
-        for (size_t k = 0; k < CLB_BENCH_LIBRARIES; k++)
-            print_cell(row, clb_bench_libraries[k], "%.6g,%.6g,", ",,");
+        for (size_t k = 0; k < LIBRARIES; k++)
+            print_cell(row, libraries[k], "%.6g,%.6g,", ",,");
         printf("%.6g,%.6g,%.6g,%d\n", clb_number_of(bound, "ms"), clb_number_of(bound, "link_ms"),
                clb_number_of(bound, "compute_ms"), json_is_true(json_object_get(shim, "device")));
     }
@@ -178,9 +181,9 @@ static void print_table(const json_t *result)
     const json_t *rows = json_object_get(result, "rows");
     printf("device %s, driver %s\n%s%-8s %6s", clb_text_of(result, "device"),
            clb_text_of(result, "driver"), clb_style(stdout, CLB_BOLD), "routine", "n");
-    for (size_t i = 0; i < CLB_BENCH_LIBRARIES; i++) {
-        if (clb_bench_has(result, clb_bench_libraries[i]))
-            printf(" %9s ms %9s", clb_bench_libraries[i], "GFLOP/s");
+    for (size_t i = 0; i < LIBRARIES; i++) {
+        if (has(result, libraries[i]))
+            printf(" %9s ms %9s", libraries[i], "GFLOP/s");
     }
     printf(" %12s %-8s %7s%s\n", "bound ms", "of", "faster", clb_style(stdout, CLB_PLAIN));
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -189,9 +192,9 @@ static void print_table(const json_t *result)
         double ours = clb_number_of(shim, "ms"),
                theirs = clb_number_of(json_object_get(row, "next"), "ms");
         printf("%-8s %6.0f", clb_text_of(row, "routine"), clb_number_of(row, "n"));
-        for (size_t k = 0; k < CLB_BENCH_LIBRARIES; k++) {
-            if (clb_bench_has(result, clb_bench_libraries[k]))
-                print_cell(row, clb_bench_libraries[k], " %12.3f %9.2f", "            -         -");
+        for (size_t k = 0; k < LIBRARIES; k++) {
+            if (has(result, libraries[k]))
+                print_cell(row, libraries[k], " %12.3f %9.2f", "            -         -");
         }
         printf(" %12.3f %-8s", clb_number_of(bound, "ms"),
                clb_number_of(bound, "link_ms") > clb_number_of(bound, "compute_ms") ? "link"
@@ -203,14 +206,78 @@ static void print_table(const json_t *result)
     }
     const char *routine;
     json_t *order;
-    json_object_foreach(json_object_get(result, "crossover"), routine, order)
-    {
+    json_object_foreach(json_object_get(result, "crossover"), routine, order) {
         if (json_integer_value(order) > 0)
             printf("%s: the shim is faster from n = %lld on\n", routine,
                    (long long)json_integer_value(order));
         else
             printf("%s: the shim is not faster at the largest order\n", routine);
     }
+}
+
+/* ---- the plot -------------------------------------------------------------------------------- */
+
+/* A block of data: order, GFLOP/s and milliseconds. Returns how many lines it has. */
+static size_t write_data(FILE *script, const json_t *rows, const char *routine, const char *library)
+{
+    size_t count = 0;
+    fprintf(script, "$%s_%s << END\n", routine, library);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i), *cell = json_object_get(row, library);
+        if (cell == NULL || strcmp(clb_text_of(row, "routine"), routine) != 0)
+            continue;
+        double ms = clb_number_of(cell, "ms");
+        /* The bound has no rate of its own: the work is that of the shim's call. */
+        double work = clb_number_of(json_object_get(row, "shim"), "ms") *
+                      clb_number_of(json_object_get(row, "shim"), "gflops");
+        fprintf(script, "%.0f %g %g\n", clb_number_of(row, "n"), work / ms, ms);
+        count++;
+    }
+    fprintf(script, "END\n");
+    return count;
+}
+
+/* One of the two pictures of a routine: column 2 or 3 of the data. */
+static void write_half(FILE *script, const char *routine, double crossover, const bool *timed,
+                       int column)
+{
+    fprintf(script, "set title '%s'\nset ylabel '%s'\nset key %s\nunset arrow\n", routine,
+            column == 2 ? "GFLOP/s" : "ms", column == 2 ? "bottom right" : "top left");
+    if (crossover > 0)
+        fprintf(script,
+                "set arrow from %.0f, graph 0 to %.0f, graph 1 nohead dashtype 2 linecolor "
+                "'gray'\n",
+                crossover, crossover);
+    fprintf(script, "plot ");
+    for (size_t i = 0; i < LIBRARIES; i++) {
+        if (timed[i])
+            fprintf(script,
+                    "$%s_%s using 1:%d with linespoints linewidth %d linetype %zu title '%s', ",
+                    routine, libraries[i], column, i == 0 ? 3 : 1, i + 1, titles[i]);
+    }
+    fprintf(script, "$%s_bound using 1:%d with lines dashtype 3 linecolor 'gray' title 'bound'\n",
+            routine, column);
+}
+
+static void write_plot(FILE *script, const json_t *bench, const char *file)
+{
+    json_t *crossovers = json_object_get(bench, "crossover"), *order;
+    const json_t *rows = json_object_get(bench, "rows");
+    const char *routine;
+    clb_plot_begin(script, file, 1000, 60 + 360 * json_object_size(crossovers));
+    fprintf(script, "set multiplot layout %zu,2 title ", json_object_size(crossovers));
+    clb_plot_quote(script, clb_text_of(bench, "device"));
+    fprintf(script, "\nset linetype 5 linecolor 'dark-orange'\nset logscale xy 2\nset format y "
+                    "'%%g'\nset xlabel 'n'\nset grid\n");
+    json_object_foreach(crossovers, routine, order) {
+        bool timed[LIBRARIES];
+        for (size_t i = 0; i < LIBRARIES; i++)
+            timed[i] = write_data(script, rows, routine, libraries[i]) > 0;
+        write_data(script, rows, routine, "bound");
+        for (int column = 2; column <= 3; column++)
+            write_half(script, routine, json_number_value(order), timed, column);
+    }
+    fprintf(script, "unset multiplot\n");
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -236,8 +303,10 @@ static bool parse_sizes(struct bench *bench, const char *text)
 static json_t *measure_all(const struct bench *bench, bool *complete)
 {
     const char *shim = clb_find_library();
-    if (shim == NULL)
+    json_t *list = shim != NULL ? clb_devices_ready() : NULL;
+    if (list == NULL)
         return NULL;
+    json_decref(list);
     json_t *result = clb_ask_child(measure_bounds, (void *)(uintptr_t)bench);
     if (result == NULL)
         clb_fail(0, "the driver ended the process that measures");
@@ -248,89 +317,50 @@ static json_t *measure_all(const struct bench *bench, bool *complete)
     json_t *rows = json_array(), *crossover = json_object();
     for (size_t i = 0; i < bench->routine_count; i++) {
         const char *name = clb_routines[bench->routines[i]].name;
-        if (isatty(STDERR_FILENO))
-            fprintf(stderr, "\r%-40s\r%s ...", "", name);
+        clb_bar_draw((double)i / (double)bench->routine_count, "%s", name);
         *complete = measure_routine(rows, bench, bench->routines[i], result, shim) && *complete;
         json_object_set_new(crossover, name, json_integer(find_crossover(rows, name)));
     }
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%-40s\r", "");
+    clb_bar_clear();
     json_object_set_new(result, "rows", rows);
     json_object_set_new(result, "crossover", crossover);
     return result;
 }
 
-static int run_bench(const struct bench *bench)
-{
-    bool complete = true;
-    json_t *result =
-        bench->from != NULL ? clb_result_load(bench->from, "rows") : measure_all(bench, &complete);
-    if (result == NULL)
-        return CLB_EXIT_FAILED;
-    if (bench->json) {
-        clb_json_print(result);
-    } else if (bench->csv) {
-        print_csv(result);
-    } else {
-        print_table(result);
-    }
-    bool drawn = bench->plot == NULL || clb_plot_bench(result, bench->plot);
-    json_decref(result);
-    if (!complete)
-        clb_fail(
-            0, "some calls can't be measured: the library has no such routine, or memory is short");
-    return complete && drawn ? EXIT_SUCCESS : CLB_EXIT_FAILED;
-}
-
 int clb_command_bench(int argc, char **argv)
 {
     struct bench bench = {.routines = {CLB_ROUTINE_dgemm, CLB_ROUTINE_dgetrf}, .routine_count = 2};
-    const char *sizes = "256,512,1024,2048";
-    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
-        switch (letter) {
-        case 's':
-            sizes = optarg;
-            break;
-        case 'l':
-            bench.other = optarg;
-            break;
-        case 'o':
-            bench.plot = optarg;
-            break;
-        case 'd':
-            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
-            break;
-        case 'f':
-            bench.from = optarg;
-            break;
-        case 'c':
-            bench.csv = true;
-            break;
-        default:
-            bench.json = true;
-        }
-    }
-    if (!parse_sizes(&bench, sizes))
+    const int first = clb_options_read(argc, argv);
+    const char *sizes = clb_option('s'), *other = clb_option('l'), *plot = clb_option('o'),
+               *from = clb_option('f');
+    bool complete = true;
+    if (!parse_sizes(&bench, sizes != NULL ? sizes : "256,512,1024,2048"))
         return clb_fail(CLB_EXIT_USAGE, "%s is no list of ascending orders", sizes);
-    if (bench.plot != NULL && !clb_plot_name(bench.plot))
-        return CLB_EXIT_USAGE;
-    if (bench.other != NULL && access(bench.other, R_OK) != 0)
-        return clb_fail(CLB_EXIT_FAILED, "%s: %s", bench.other, strerror(errno));
-    if (argc - optind > MOST_ROUTINES)
+    if (other != NULL && access(other, R_OK) != 0)
+        return clb_fail(CLB_EXIT_FAILED, "%s: %s", other, strerror(errno));
+    if (argc - first > MOST_ROUTINES)
         return clb_fail(CLB_EXIT_USAGE, "more than %d routines", MOST_ROUTINES);
-    if (optind < argc)
+    if (first < argc)
         bench.routine_count = 0;
-    for (int i = optind; i < argc; i++) {
+    for (int i = first; i < argc; i++) {
         clb_routine routine = clb_find_routine(argv[i]);
         if (routine == CLB_ROUTINES)
             return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
         bench.routines[bench.routine_count++] = routine;
     }
-    if (bench.from != NULL)
-        return run_bench(&bench);
-    json_t *list = clb_devices_ready();
-    if (list == NULL)
+    json_t *result = from != NULL ? clb_result_load(from, "rows") : measure_all(&bench, &complete);
+    if (result == NULL)
         return CLB_EXIT_FAILED;
-    json_decref(list);
-    return run_bench(&bench);
+    if (clb_option('j') != NULL)
+        clb_json_print(result);
+    else if (clb_option('c') != NULL)
+        print_csv(result);
+    else
+        print_table(result);
+    bool drawn = plot == NULL || clb_plot_draw(plot, write_plot, result);
+    json_decref(result);
+    if (!complete)
+        clb_fail(
+            0, "some calls can't be measured: the library has no such routine, or memory is short");
+    return complete && drawn ? EXIT_SUCCESS : CLB_EXIT_FAILED;
 }

@@ -190,17 +190,12 @@ static const char *why_not_caught(const struct process *process, const char *fro
 static void add_row(struct clb_bindings *bindings, const char *state, const char *name,
                     const char *from, const char *to, const char *why)
 {
-    size_t i;
     json_t *row = NULL;
-    json_array_foreach(bindings->rows, i, row)
-    {
-        const char *old[4];
-        json_unpack(row, "{s:s,s:s,s:s,s:s}", "state", &old[0], "from", &old[1], "to", &old[2],
-                    "why", &old[3]);
-        if (strcmp(old[0], state) == 0 && strcmp(old[1], from) == 0 && strcmp(old[2], to) == 0 &&
-            strcmp(old[3], why) == 0)
-            break;
-        row = NULL;
+    CLB_EACH(old, bindings->rows) {
+        if (strcmp(clb_text_of(old, "state"), state) == 0 &&
+            strcmp(clb_text_of(old, "from"), from) == 0 &&
+            strcmp(clb_text_of(old, "to"), to) == 0 && strcmp(clb_text_of(old, "why"), why) == 0)
+            row = old;
     }
     if (row == NULL) {
         row = json_pack("{s:s,s:s,s:s,s:s,s:{}}", "state", state, "from", from, "to", to, "why",
@@ -253,15 +248,13 @@ void clb_bindings_read(struct clb_bindings *bindings, const char *path)
     struct process process = {.bindings = bindings, .deep = json_object(), .rows = json_array()};
     FILE *file = fopen(path, "re");
     char *line = NULL;
-    size_t capacity = 0, i;
-    json_t *row;
+    size_t capacity = 0;
     while (file != NULL && getline(&line, &capacity, file) > 0)
         read_line(&process, line);
     free(line);
     if (file != NULL)
         fclose(file);
-    json_array_foreach(process.rows, i, row)
-    {
+    CLB_EACH(row, process.rows) {
         const char *name, *from, *to;
         json_unpack(row, "[s,s,s]", &name, &from, &to);
         if (!is_internal(&process, from, to))
@@ -281,9 +274,9 @@ const char *clb_bindings_own_blas(const struct clb_bindings *bindings)
 {
     const char *path, *own = NULL;
     json_t *unused, *needed = json_object();
-    json_object_foreach(bindings->objects, path, unused) clb_elf_read(path, note_needed, needed);
     json_object_foreach(bindings->objects, path, unused)
-    {
+        clb_elf_read(path, note_needed, needed);
+    json_object_foreach(bindings->objects, path, unused) {
         /* What other files are linked with is a shared BLAS. */
         if (!is_shim(path) && count_definitions(path) > 0 &&
             json_object_get(needed, clb_base_name(path)) == NULL)

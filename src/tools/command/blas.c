@@ -1,6 +1,7 @@
 /* The next BLAS: which one it is and how fast. It is loaded in a child process, which does what a
  * call of the shim would do to find it. */
 #include "measure.h"
+#include "trial.h"
 #include "shim/next/next.h"
 
 #include <dlfcn.h>
@@ -13,59 +14,27 @@
 
 /* ---- in the child ---------------------------------------------------------------------------- */
 
-/* OpenBLAS's functions that describe it, which have the prefix and ending of its other names. */
-struct openblas {
-    char *(*config)(void), *(*core)(void);
-};
-
-static void *find_in(void *handle, const char *name)
+/* What a function of OpenBLAS says of it, under the prefix and ending of its other names, in the
+ * library that has the target or in those that it needs; "": it has none. */
+static const char *ask_openblas(const char *library, const char *name)
 {
     static const char *const forms[] = {"%s", "%s64_", "scipy_%s", "scipy_%s64_"};
-    void *address = NULL;
-    for (size_t i = 0; i < CLB_COUNT_OF(forms) && address == NULL; i++) {
+    void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD), *address = NULL;
+    char *(*function)(void);
+    for (size_t i = 0; i < CLB_COUNT_OF(forms) && handle != NULL && address == NULL; i++) {
         char full[64];
         snprintf(full, sizeof full, forms[i], name);
         address = dlsym(handle, full);
     }
-    return address;
-}
-
-/* In the library that has the target, and in those that it needs. */
-static struct openblas find_openblas(const char *library)
-{
-    struct openblas openblas = {0};
-    void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle != NULL) {
-        void *config = find_in(handle, "openblas_get_config"),
-             *core = find_in(handle, "openblas_get_corename");
-        memcpy(&openblas.config, &config, sizeof config);
-        memcpy(&openblas.core, &core, sizeof core);
-    }
-    return openblas;
+    memcpy(&function, &address, sizeof function);
+    return function != NULL ? function() : "";
 }
 
 /* Floating-point operations per second of DGEMM: the best of three, where they are quick. */
 static double measure(const struct clb_target *target)
 {
-    typedef void dgemm(const char *, const char *, const void *, const void *, const void *,
-                       const double *, const double *, const void *, const double *, const void *,
-                       const double *, double *, const void *, size_t, size_t);
-    static double a[ORDER * ORDER], b[ORDER * ORDER], c[ORDER * ORDER];
-    const double one = 1, zero = 0;
-    const int64_t n = ORDER; /* its low half too, where integers have 32 bits */
-    double best = 0;
-    dgemm *function;
-    memcpy(&function, &target->function, sizeof function);
-    for (size_t i = 0; i < CLB_COUNT_OF(a); i++)
-        a[i] = b[i] = 1.0 / (double)(i + 1);
-    double begun = clb_now();
-    for (int i = 0; i < 3 && (i == 0 || clb_now() < begun + 0.1); i++) {
-        double begin = clb_now();
-        function("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n, 1, 1);
-        double rate = 2.0 * ORDER * ORDER * ORDER / (clb_now() - begin);
-        best = rate > best ? rate : best;
-    }
-    return best;
+    struct clb_call call = clb_trial_make(CLB_ROUTINE_dgemm, ORDER, ORDER, ORDER, 0);
+    return 2.0 * ORDER * ORDER * ORDER / clb_trial_run(&call, target, 0, 3, 0.1).best;
 }
 
 struct wanted {
@@ -117,13 +86,12 @@ static json_t *describe(const char *library)
         return json_pack("{s:s}", "library", "");
     memcpy(&function, &target->function, sizeof function);
     dladdr(function, &info);
-    const struct openblas openblas = find_openblas(info.dli_fname);
     sched_getaffinity(0, sizeof cpus, &cpus);
-    const char *config = openblas.config != NULL ? openblas.config() : "";
+    const char *config = ask_openblas(info.dli_fname, "openblas_get_config");
     char *resolved = info.dli_fname != NULL ? realpath(info.dli_fname, NULL) : NULL;
     json_t *result = json_pack(
         "{s:s,s:s,s:s,s:b,s:i,s:i}", "library", resolved != NULL ? resolved : "", "config", config,
-        "core", openblas.core != NULL ? openblas.core() : "", "optimised",
+        "core", ask_openblas(info.dli_fname, "openblas_get_corename"), "optimised",
         target->optimised || *config != '\0', "threads",
         target->get_threads != NULL ? target->get_threads() : 0, "cpus", CPU_COUNT(&cpus));
     json_object_set_new(result, "flops", json_real(measure(target)));
@@ -132,8 +100,6 @@ static json_t *describe(const char *library)
     free(resolved);
     return result;
 }
-
-/* ---- in this process ------------------------------------------------------------------------- */
 
 static json_t *answer_description(void *argument)
 {

@@ -48,57 +48,34 @@ struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n)
     return bytes;
 }
 
-/* ---- whether the shim's device did it -------------------------------------------------------- */
+/* ---- in the child ---------------------------------------------------------------------------- */
 
-typedef size_t reporter(char *buffer, size_t size);
-
-/* clblas_shim_report of the library that has a function; NULL: that is not the shim. */
-static reporter *find_reporter(const struct clb_target *target)
+json_t *clb_library_report(const char *library)
 {
-    const void *function;
+    typedef size_t reporter(char *buffer, size_t size);
+    static char text[65536];
     reporter *report = NULL;
-    Dl_info info, other;
-    memcpy(&function, &target->function, sizeof function);
-    void *handle =
-        dladdr(function, &info) != 0 ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *handle = library != NULL ? dlopen(library, RTLD_NOW | RTLD_LOCAL) : NULL;
     void *address = handle != NULL ? dlsym(handle, "clblas_shim_report") : NULL;
-    if (address != NULL && dladdr(address, &other) != 0 && other.dli_fbase == info.dli_fbase)
-        memcpy(&report, &address, sizeof address);
-    return report;
+    memcpy(&report, &address, sizeof address);
+    return report != NULL && report(text, sizeof text) < sizeof text ? json_loads(text, 0, NULL)
+                                                                     : NULL;
 }
 
 /* Calls so far that were computed on the shim's device alone. */
-static json_int_t count_device_calls(reporter *report_calls)
+static json_int_t count_device_calls(const char *library)
 {
-    char text[65536];
+    json_t *row, *report = clb_library_report(library);
     json_int_t calls = 0;
     const char *name;
-    json_t *row, *report = NULL;
-    if (report_calls != NULL && report_calls(text, sizeof text) < sizeof text)
-        report = json_loads(text, 0, NULL);
-    json_object_foreach(json_object_get(report, "routines"), name, row) calls +=
-        json_integer_value(json_object_get(row, "device"));
+    json_object_foreach(json_object_get(report, "routines"), name, row)
+        calls += json_integer_value(json_object_get(row, "device"));
     json_decref(report);
     return calls;
 }
 
-/* ---- in the child ---------------------------------------------------------------------------- */
-
-static json_t *time_size(const struct clb_target *target, reporter *report, clb_routine routine,
-                         size_t n)
-{
-    const int64_t order = (int64_t)n;
-    struct clb_call call = clb_trial_make(routine, order, order, order, order);
-    clb_trial_run(&call, target, 0, 1, 0);
-    json_int_t before = count_device_calls(report);
-    const struct clb_trial_time time = clb_trial_run(&call, target, 0, MOST_CALLS, LONG_ENOUGH);
-    bool device = count_device_calls(report) == before + (json_int_t)time.calls;
-    return json_pack("{s:I,s:f,s:b}", "n", (json_int_t)n, "seconds", time.median, "device", device);
-}
-
-/* The shim's own search refuses copies of the shim, so a library that is named is opened here.
- * False: it can't be, or has no such routine. */
-static bool find_target(const char *library, clb_routine routine, struct clb_target *target)
+/* The shim's own search refuses copies of the shim, so a library that is named is opened here. */
+bool clb_find_target(const char *library, clb_routine routine, struct clb_target *target)
 {
     struct clb_next_symbol *symbol = &clb_symbol_at(routine, 0)->next;
     const struct clb_target *next = clb_next_try(symbol, __builtin_return_address(0));
@@ -116,22 +93,7 @@ static bool find_target(const char *library, clb_routine routine, struct clb_tar
     return target->function != NULL;
 }
 
-static json_t *time_sizes(const char *library, clb_routine routine, const size_t *sizes,
-                          size_t count)
-{
-    struct clb_target target;
-    json_t *rows = json_array();
-    if (!find_target(library, routine, &target))
-        return rows;
-    reporter *report = find_reporter(&target);
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(rows, time_size(&target, report, routine, sizes[i]));
-    return rows;
-}
-
-/* ---- in this process ------------------------------------------------------------------------- */
-
-struct calls {
+struct timed_calls {
     const char *library;
     clb_routine routine;
     const size_t *sizes;
@@ -140,17 +102,32 @@ struct calls {
 
 static json_t *answer_calls(void *argument)
 {
-    const struct calls *calls = argument;
+    const struct timed_calls *calls = argument;
+    struct clb_target target;
+    json_t *rows = json_array();
     unsetenv("LD_PRELOAD");
     unsetenv("CLBLAS_SHIM_TRACE");
     setenv("CLBLAS_SHIM", "always", 0);
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 0);
     setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    return time_sizes(calls->library, calls->routine, calls->sizes, calls->count);
+    if (!clb_find_target(calls->library, calls->routine, &target))
+        return rows;
+    for (size_t i = 0; i < calls->count; i++) {
+        const int64_t n = (int64_t)calls->sizes[i];
+        struct clb_call call = clb_trial_make(calls->routine, n, n, n, n);
+        clb_trial_run(&call, &target, 0, 1, 0);
+        const json_int_t before = count_device_calls(calls->library);
+        const struct clb_trial_time time =
+            clb_trial_run(&call, &target, 0, MOST_CALLS, LONG_ENOUGH);
+        const bool device = count_device_calls(calls->library) == before + (json_int_t)time.calls;
+        json_array_append_new(rows, json_pack("{s:I,s:f,s:b}", "n", (json_int_t)n, "seconds",
+                                              time.median, "device", device));
+    }
+    return rows;
 }
 
 json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *sizes, size_t count)
 {
-    struct calls calls = {library, routine, sizes, count};
+    struct timed_calls calls = {library, routine, sizes, count};
     return clb_ask_child(answer_calls, &calls);
 }

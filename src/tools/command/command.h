@@ -35,10 +35,12 @@ void clb_help_print(void);
 /* What the process returns: the status, unless the output can't be written. */
 int clb_end(int status);
 
-/* The letter of the next option of the command, its argument in `optarg`; -1 after the last, when
- * the operands begin at argv[optind]. Options may stand behind operands, but not behind the name of
- * a program. Ends the process for --help and where an option is wrong. */
-int clb_option_next(int argc, char **argv);
+/* Read the options of the command, whose operands begin at argv[the result]. Options may stand
+ * behind operands, but not behind the name of a program. -d sets CLBLAS_SHIM_DEVICE. Ends the
+ * process for --help and where an option is wrong. */
+int clb_options_read(int argc, char **argv);
+/* The argument of an option that was given, "" where it takes none; NULL: it was not given. */
+const char *clb_option(char letter);
 
 /* Write one line to stderr, with the command's name. Returns `status`. */
 int clb_fail(int status, const char *format, ...) CLB_PRINTF(2, 3);
@@ -58,6 +60,11 @@ void clb_bar_draw(double share, const char *format, ...) CLB_PRINTF(2, 3);
 void clb_bar_clear(void);
 
 void clb_json_print(const json_t *result); /* on a line of its own */
+
+/* A loop over the elements of an array, in which `break` is not allowed. */
+#define CLB_EACH(element, array)                                                                   \
+    for (size_t element##_at = 0; element##_at < json_array_size(array); element##_at++)           \
+        for (json_t *element = json_array_get(array, element##_at); element != NULL; element = NULL)
 
 /* Members of an object; "" or 0: there is none. */
 static inline const char *clb_text_of(const json_t *object, const char *key)
@@ -90,8 +97,8 @@ json_t *clb_ask_helper(void);
 /* Have the helper do a step ("gemm:d"); returns its process, -1 after a message. */
 pid_t clb_helper_begin(const char *step);
 
-/* Set the variables with which a program runs under the shim; `device` may be NULL. */
-void clb_preload(const char *library, const char *device);
+/* Set the variable with which a program runs under the shim. */
+void clb_preload(const char *library);
 
 /* Run a program and wait for its end; signals that other processes send to this one are passed on.
  * Returns its exit status as a shell has it. */
@@ -176,5 +183,23 @@ bool clb_report_add(json_t *sum, const char *path);
 bool clb_list_has(const char *list, const char *name);
 /* Print a sum for people. */
 void clb_report_print(FILE *stream, const json_t *sum);
+
+/* ---- plot.c: pictures of results, drawn by gnuplot ------------------------------------------- */
+
+/* Whether a file's name is that of a picture; a message where it is not. */
+bool clb_plot_name(const char *file);
+/* Draw a picture by a function that writes gnuplot's script: first of all it calls clb_plot_begin
+ * or clb_plot_bars, and texts it writes by clb_plot_quote. False after a message. */
+bool clb_plot_draw(const char *file, void (*write)(FILE *, const json_t *, const char *),
+                   const json_t *result);
+void clb_plot_begin(FILE *script, const char *file, size_t width, size_t height);
+void clb_plot_quote(FILE *script, const char *text);
+/* Horizontal bars of the data in $bars: number from 0, begin, end on the device, end, "name" and
+ * "text" behind it. `settings` are commands for axes and key. */
+void clb_plot_bars(FILE *script, const char *file, const char *title, const char *settings,
+                   size_t count);
+
+/* What --json has written to a file, an object with the array `key`. NULL after a message. */
+json_t *clb_result_load(const char *file, const char *key);
 
 #endif

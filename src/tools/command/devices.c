@@ -1,7 +1,6 @@
 /* clblas-shim devices: platforms, devices and drivers, what is taken and why the rest is not. */
 #include "command.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,10 +28,7 @@ static const char *why_not(const json_t *device, const char *rest)
 /* Add a driver's devices. `rest` as above; "taken" is cleared where it is not "". */
 static void add_devices(json_t *list, const json_t *driver, const char *rest)
 {
-    size_t i;
-    json_t *device;
-    json_array_foreach(json_object_get(driver, "devices"), i, device)
-    {
+    CLB_EACH(device, json_object_get(driver, "devices")) {
         if (*rest != '\0')
             json_object_set_new(device, "taken", json_false());
         json_object_set_new(device, "why", json_string(why_not(device, rest)));
@@ -62,10 +58,7 @@ static json_int_t rank_of(const json_t *driver)
 static const json_t *find_only(const json_t *drivers)
 {
     const json_t *only = NULL;
-    size_t i;
-    json_t *driver;
-    json_array_foreach((json_t *)(uintptr_t)drivers, i, driver)
-    {
+    CLB_EACH(driver, drivers) {
         if (*clb_text_of(driver, "death") == '\0' && rank_of(driver) >= 0 &&
             (only == NULL || rank_of(driver) > rank_of(only)))
             only = driver;
@@ -92,11 +85,10 @@ static const char *find_problem(const json_t *used, const json_t *devices, size_
         return "there is no OpenCL loader (libOpenCL.so.1; in Debian ocl-icd-libopencl1)";
     if (drivers == 0 && json_array_size(devices) == 0)
         return "no OpenCL driver is installed: /etc/OpenCL/vendors names none";
-    size_t i, usable = 0;
-    json_array_foreach((json_t *)(uintptr_t)devices, i, device) usable +=
-        strcmp(clb_text_of(device, "why"), "it does not start") == 0 ||
-        strcmp(clb_text_of(device, "why"), "CLBLAS_SHIM_DEVICE names another") == 0;
-    device = json_array_get(devices, 0);
+    size_t usable = 0;
+    CLB_EACH(one, devices)
+        usable += strcmp(clb_text_of(one, "why"), "it does not start") == 0 ||
+                  strcmp(clb_text_of(one, "why"), "CLBLAS_SHIM_DEVICE names another") == 0;
     snprintf(text, sizeof text, "no OpenCL driver has a device that can be used (%s: %s)",
              clb_text_of(device, "platform"), clb_text_of(device, "why"));
     if (usable == 0)
@@ -107,7 +99,7 @@ static const char *find_problem(const json_t *used, const json_t *devices, size_
 
 json_t *clb_devices_list(void)
 {
-    json_t *answer = clb_ask_helper(), *devices = json_array(), *driver;
+    json_t *answer = clb_ask_helper(), *devices = json_array();
     if (answer == NULL)
         return NULL;
     json_t *all = json_object_get(answer, "all"), *drivers = json_object_get(answer, "drivers");
@@ -116,11 +108,9 @@ json_t *clb_devices_list(void)
     const char *rest = used != NULL && rank_of(used) < 0 && (wanted == NULL || *wanted == '\0')
                            ? "it does not start"
                            : "";
-    size_t i;
     if (used != NULL)
         add_devices(devices, used, rest);
-    json_array_foreach(drivers, i, driver)
-    {
+    CLB_EACH(driver, drivers) {
         if (json_array_size(json_object_get(driver, "devices")) == 0)
             add_broken(devices, driver);
         else if (used != all && used != driver)
@@ -177,8 +167,7 @@ static void print_cache(FILE *stream, const json_t *cache)
     const char *name, *folder = clb_text_of(cache, "folder");
     size_t passed = 0, failed = 0;
     json_t *state, *steps = json_object_get(cache, "steps");
-    json_object_foreach(steps, name, state)
-    {
+    json_object_foreach(steps, name, state) {
         passed += strcmp(json_string_value(state), "passed") == 0;
         failed += strcmp(json_string_value(state), "failed") == 0;
     }
@@ -201,13 +190,12 @@ static void print_cache(FILE *stream, const json_t *cache)
 void clb_devices_print(FILE *stream, const json_t *list)
 {
     const json_t *devices = json_object_get(list, "devices");
-    size_t i;
-    json_t *device;
     if (json_array_size(devices) > 0)
         fprintf(stream, "%s%-6s %-5s %-4s %-7s %10s  %-12s %s%s\n", clb_style(stream, CLB_BOLD),
                 "device", "type", "fp64", "unified", "memory", "driver", "taken",
                 clb_style(stream, CLB_PLAIN));
-    json_array_foreach((json_t *)(uintptr_t)devices, i, device) print_device(stream, device);
+    CLB_EACH(device, devices)
+        print_device(stream, device);
     print_cache(stream, json_object_get(list, "cache"));
 }
 
@@ -215,24 +203,17 @@ void clb_devices_print(FILE *stream, const json_t *list)
 
 int clb_command_devices(int argc, char **argv)
 {
-    bool as_json = false;
-    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
-        if (letter == 'd')
-            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
-        else
-            as_json = true;
-    }
-    if (optind != argc)
-        return clb_fail(CLB_EXIT_USAGE, "it takes no operand: %s", argv[optind]);
+    const int first = clb_options_read(argc, argv);
+    if (first < argc)
+        return clb_fail(CLB_EXIT_USAGE, "it takes no operand: %s", argv[first]);
     json_t *list = clb_devices_list();
     if (list == NULL)
         return CLB_EXIT_FAILED;
     const char *problem = json_string_value(json_object_get(list, "problem"));
-    if (as_json) {
+    if (clb_option('j') != NULL)
         clb_json_print(list);
-    } else {
+    else
         clb_devices_print(stdout, list);
-    }
     int status = problem == NULL ? EXIT_SUCCESS : clb_fail(CLB_EXIT_FAILED, "%s", problem);
     json_decref(list);
     return status;

@@ -3,7 +3,6 @@
 #include "doctor.h"
 
 #include <dirent.h>
-#include <getopt.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -34,10 +33,7 @@ void clb_find_works(const char *format, ...)
 
 const json_t *clb_doctor_taken(const json_t *devices)
 {
-    size_t i;
-    json_t *device;
-    json_array_foreach(json_object_get(devices, "devices"), i, device)
-    {
+    CLB_EACH(device, json_object_get(devices, "devices")) {
         if (json_is_true(json_object_get(device, "taken")))
             return device;
     }
@@ -53,10 +49,7 @@ static void judge_devices(const json_t *list)
 {
     const char *problem = clb_text_of(list, "problem");
     const json_t *cache = json_object_get(list, "cache"), *taken = clb_doctor_taken(list);
-    size_t i;
-    json_t *device;
-    json_array_foreach(json_object_get(list, "devices"), i, device)
-    {
+    CLB_EACH(device, json_object_get(list, "devices")) {
         if (clb_number_of(device, "memory") == 0 && *problem == '\0')
             clb_find(CLB_FOUND_NOTE, "%s: %s", clb_text_of(device, "platform"),
                      clb_text_of(device, "why"));
@@ -129,9 +122,7 @@ static void add_state(json_t *devices, bool as_json)
                        ? json_object()
                        : clb_ask_child(answer_link, NULL);
     json_t *profiles = list_profiles(clb_text_of(json_object_get(devices, "cache"), "folder"),
-                                     clb_text_of(taken, "name")),
-           *next;
-    size_t i;
+                                     clb_text_of(taken, "name"));
     json_object_set_new(devices, "link", link != NULL ? link : json_object());
     json_object_set_new(devices, "profiles", profiles);
     if (as_json)
@@ -145,7 +136,8 @@ static void add_state(json_t *devices, bool as_json)
                1e-9 * clb_number_of(link, "up"), 1e-9 * clb_number_of(link, "down"));
     if (json_array_size(profiles) == 0)
         printf("Profile: none; clblas-shim tune measures one.\n");
-    json_array_foreach(profiles, i, next) printf("Profile: for %s.\n", json_string_value(next));
+    CLB_EACH(next, profiles)
+        printf("Profile: for %s.\n", json_string_value(next));
 }
 
 /* OpenBLAS's kernels for CPUs that it does not know, or without AVX2. */
@@ -244,11 +236,8 @@ static const struct {
 static const char *worst_finding(enum clb_found *kind)
 {
     const char *text = works;
-    size_t i;
-    json_t *finding;
     *kind = CLB_FOUND_NOTE;
-    json_array_foreach(findings, i, finding)
-    {
+    CLB_EACH(finding, findings) {
         enum clb_found found = (enum clb_found)clb_number_of(finding, "kind");
         if (found > *kind) {
             *kind = found;
@@ -263,12 +252,9 @@ static int conclude(json_t *result, bool as_json)
 {
     enum clb_found kind;
     const char *text = worst_finding(&kind);
-    size_t i;
-    json_t *finding;
-    json_array_foreach(findings, i, finding)
-    {
+    CLB_EACH(finding, findings) {
         if (!as_json && clb_text_of(finding, "text") != text)
-            printf("%s%s\n", i == 0 ? "\n* " : "* ", clb_text_of(finding, "text"));
+            printf("%s%s\n", finding_at == 0 ? "\n* " : "* ", clb_text_of(finding, "text"));
         json_object_set_new(finding, "severity",
                             json_integer(kinds[(int)clb_number_of(finding, "kind")].status));
         json_object_del(finding, "kind");
@@ -310,22 +296,16 @@ static int examine(char **program, bool as_json)
 
 int clb_command_doctor(int argc, char **argv)
 {
-    const char *pid = NULL;
-    bool as_json = false;
-    char *end = NULL;
-    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
-        if (letter == 'p')
-            pid = optarg;
-        else
-            as_json = true;
-    }
+    char *end = NULL, **program = argv + clb_options_read(argc, argv);
+    const char *pid = clb_option('p');
+    const bool as_json = clb_option('j') != NULL;
     findings = json_array();
     if (pid == NULL)
-        return examine(argv + optind, as_json);
+        return examine(program, as_json);
     long number = strtol(pid, &end, 10);
     if (*end != '\0' || number <= 0)
         return clb_fail(CLB_EXIT_USAGE, "--pid %s is no process id", pid);
-    if (optind != argc)
+    if (*program != NULL)
         return clb_fail(CLB_EXIT_USAGE, "--pid and a program exclude each other");
     clb_doctor_process(number, as_json);
     return conclude(json_object(), as_json);

@@ -81,7 +81,8 @@ static void print_paths(const char *title, const json_t *paths)
 {
     const char *path;
     json_t *unused;
-    json_object_foreach((json_t *)(uintptr_t)paths, path, unused) printf("%s%s\n", title, path);
+    json_object_foreach((json_t *)(uintptr_t)paths, path, unused)
+        printf("%s%s\n", title, path);
 }
 
 static const char *first_key(json_t *object)
@@ -98,8 +99,7 @@ void clb_doctor_process(long pid, bool as_json)
     snprintf(exe, sizeof exe, "/proc/%ld/exe", pid);
     ssize_t length = readlink(exe, target, sizeof target - 1);
     target[length > 0 ? length : 0] = '\0';
-    json_object_foreach(paths, path, unused)
-    {
+    json_object_foreach(paths, path, unused) {
         if (strstr(clb_base_name(path), "libclblas_shim.so") != NULL)
             shim = path;
         mapped.path = path;

@@ -93,7 +93,7 @@ static bool run_program(char **program, struct results *results)
     if (folder == NULL)
         return false;
     if (!results->bindings.linked)
-        clb_preload(library, NULL);
+        clb_preload(library);
     snprintf(path, sizeof path, "%s/report.%%p", folder);
     setenv("CLBLAS_SHIM_STATS", path, 1);
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 0); /* what the program gets when all is compiled */
@@ -121,11 +121,10 @@ static json_t *describe_next(const struct results *results)
 {
     const char *name, *path;
     json_t *list, *unused, *found = json_array();
-    json_object_foreach(results->bindings.objects, path, unused)
-    {
+    json_object_foreach(results->bindings.objects, path, unused) {
         bool is_next = false;
-        json_object_foreach(json_object_get(results->report, "next"), name, list) is_next =
-            is_next || clb_list_has(json_string_value(list), clb_base_name(path));
+        json_object_foreach(json_object_get(results->report, "next"), name, list)
+            is_next = is_next || clb_list_has(json_string_value(list), clb_base_name(path));
         json_t *next =
             is_next && json_array_size(found) < MOST_LIBRARIES ? clb_next_describe(path) : NULL;
         if (*clb_text_of(next, "library") != '\0') /* otherwise it has LAPACK only */
@@ -142,10 +141,7 @@ static json_t *describe_next(const struct results *results)
 static const json_t *best_next(const json_t *list)
 {
     const json_t *best = json_array_get(list, 0);
-    size_t i;
-    json_t *next;
-    json_array_foreach((json_t *)(uintptr_t)list, i, next)
-    {
+    CLB_EACH(next, list) {
         if (clb_number_of(next, "flops") > clb_number_of(best, "flops"))
             best = next;
     }
@@ -159,10 +155,7 @@ static void judge_bindings(const struct results *results, const char *path)
     const struct clb_bindings *bindings = &results->bindings;
     const char *own;
     enum clb_found kind = bindings->caught > 0 ? CLB_FOUND_NOTE : CLB_FOUND_BROKEN;
-    size_t i;
-    json_t *row;
-    json_array_foreach(bindings->rows, i, row)
-    {
+    CLB_EACH(row, bindings->rows) {
         const char *name = json_object_iter_key(json_object_iter(json_object_get(row, "names")));
         if (strcmp(clb_text_of(row, "state"), "missed") == 0)
             clb_find(kind, "%s of %s goes to %s: %s", name, clb_text_of(row, "from"),
@@ -195,8 +188,7 @@ static void print_names(const json_t *row, const json_t *report)
     const char *name;
     size_t printed = 0;
     printf("   ");
-    json_object_foreach(names, name, unused)
-    {
+    json_object_foreach(names, name, unused) {
         if (called != NULL ? json_object_get(called, name) != NULL : printed < MOST_NAMES) {
             printf(" %s", name);
             printed++;
@@ -211,12 +203,9 @@ static void print_names(const json_t *row, const json_t *report)
 static void print_bindings(const struct results *results)
 {
     const json_t *rows = results->bindings.rows;
-    size_t i;
-    json_t *row;
     printf("\n%sBLAS and LAPACK names by library%s\n", clb_style(stdout, CLB_BOLD),
            clb_style(stdout, CLB_PLAIN));
-    json_array_foreach((json_t *)(uintptr_t)rows, i, row)
-    {
+    CLB_EACH(row, rows) {
         bool caught = strcmp(clb_text_of(row, "state"), "caught") == 0;
         printf("  %s%s%s: %s -> %s", clb_style(stdout, caught ? CLB_GREEN : CLB_YELLOW),
                clb_text_of(row, "state"), clb_style(stdout, CLB_PLAIN),
@@ -242,8 +231,7 @@ static struct sums sum_report(const json_t *report)
     struct sums sums = {0};
     const char *name;
     json_t *row;
-    json_object_foreach(json_object_get(report, "routines"), name, row)
-    {
+    json_object_foreach(json_object_get(report, "routines"), name, row) {
         bool product = strstr(name, "gemm") != NULL;
         double flops = clb_number_of(row, "flops_device"),
                seconds = clb_number_of(row, "seconds_device");
@@ -266,10 +254,8 @@ static const char *main_reason(const json_t *report)
     const char *name, *reason, *most = "";
     json_int_t count = 0;
     json_t *row, *value, *sum = json_object();
-    json_object_foreach(json_object_get(report, "routines"), name, row)
-    {
-        json_object_foreach(json_object_get(row, "declined"), reason, value)
-        {
+    json_object_foreach(json_object_get(report, "routines"), name, row) {
+        json_object_foreach(json_object_get(row, "declined"), reason, value) {
             json_int_t all =
                 json_integer_value(json_object_get(sum, reason)) + json_integer_value(value);
             json_object_set_new(sum, reason, json_integer(all));
@@ -391,8 +377,6 @@ int clb_doctor_program(char **program, const json_t *devices, json_t *result, bo
     struct results results = {.bindings = {.rows = json_array(), .objects = json_object()},
                               .report = json_object()};
     char *path = find_program(program[0]);
-    size_t i;
-    json_t *next;
     if (path == NULL)
         return clb_fail(CLB_EXIT_NOT_FOUND, "%s: there is no such program", program[0]);
     results.bindings.linked = judge_file(path).needs_shim;
@@ -400,7 +384,8 @@ int clb_doctor_program(char **program, const json_t *devices, json_t *result, bo
         return CLB_EXIT_FAILED;
     json_t *list = describe_next(&results);
     const json_t *best = best_next(list);
-    json_array_foreach(list, i, next) clb_doctor_next(next, devices, true, as_json);
+    CLB_EACH(next, list)
+        clb_doctor_next(next, devices, true, as_json);
     judge_bindings(&results, path);
     judge_report(&results, best, devices);
     if (!as_json) {

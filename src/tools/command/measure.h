@@ -71,6 +71,11 @@ struct clb_call_bytes {
 };
 struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n);
 
+/* In a child: a routine of a library, or of the next BLAS where that is NULL; false where it has
+ * none. And what the library reports so far, where it is the shim; NULL otherwise. */
+bool clb_find_target(const char *library, clb_routine routine, struct clb_target *target);
+json_t *clb_library_report(const char *library);
+
 /* Time calls with matrices of some orders in a child process. `library` is a path, or NULL: the
  * next BLAS as the shim finds it; the shim's own calls are sent to its device unless CLBLAS_SHIM
  * says otherwise. An array of {n, seconds, device}: the median, and whether the shim's device
@@ -80,8 +85,7 @@ json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *s
 /* The routine of this name, with or without an underscore; CLB_ROUTINES: none. */
 clb_routine clb_find_routine(const char *name);
 
-/* ---- peer_times.c: other libraries for products on a device
- * --------------------------------------- */
+/* ---- peer_times.c: other libraries for products on a device ---------------------------------- */
 
 /* Time calls in a child process, as clb_time_calls: by "clblast" on the shim's device, by "cublas"
  * or "nvblas" on NVIDIA's first one. `resident`: operands and result are in the device's memory;
@@ -96,28 +100,5 @@ json_t *clb_time_peer(const char *name, clb_routine routine, const size_t *sizes
 /* Search the parameters of a precision's kernels for so many seconds, print the best and keep it.
  * Returns an exit status. */
 int clb_tune_kernels(clb_precision precision, double seconds);
-
-/* ---- plot.c: pictures of results, drawn by gnuplot ------------------------------------------- */
-
-/* The libraries that bench times: the keys of its rows' cells. */
-enum { CLB_BENCH_LIBRARIES = 6 };
-extern const char *const clb_bench_libraries[CLB_BENCH_LIBRARIES];
-/* Whether a row has a cell of the library. */
-bool clb_bench_has(const json_t *bench, const char *library);
-
-/* Whether a file's name is that of a picture; a message where it is not. */
-bool clb_plot_name(const char *file);
-/* Draw what bench or report prints with --json in a file. False after a message. */
-bool clb_plot_bench(const json_t *bench, const char *file);
-bool clb_plot_report(const json_t *report, const char *file);
-/* The same by a function of the caller's that writes gnuplot's script: first of all it calls
- * clb_plot_begin, and texts it writes by clb_plot_quote. */
-bool clb_plot_draw(const char *file, void (*write)(FILE *, const json_t *, const char *),
-                   const json_t *result);
-void clb_plot_begin(FILE *script, const char *file, size_t width, size_t height);
-void clb_plot_quote(FILE *script, const char *text);
-
-/* What --json has written to a file, an object with the array `key`. NULL after a message. */
-json_t *clb_result_load(const char *file, const char *key);
 
 #endif

@@ -142,55 +142,55 @@ bool clb_command_choose(const char *name)
     return chosen != NULL;
 }
 
-/* What the user typed of the option that getopt_long has refused: the whole argument, or of several
- * letters in one the wrong one. */
-static const char *wrong_option(const char *argument)
+static const char *given[128]; /* by letter: the argument of an option that was given, or "" */
+
+const char *clb_option(char letter)
 {
-    static char one[] = "-?";
-    bool is_long = argument[0] == '-' && argument[1] == '-' && optopt == 0;
-    for (size_t i = 0; i < CLB_COUNT_OF(options); i++) {
-        const char *name = options[i].name;
-        if (options[i].letter == optopt && strncmp(argument, "--", 2) == 0 &&
-            strncmp(argument + 2, name, clb_min(strlen(name), strcspn(argument + 2, "="))) == 0)
-            is_long = true;
-    }
-    one[1] = (char)optopt;
-    return is_long ? argument : one;
+    return given[(unsigned char)letter];
 }
 
-int clb_option_next(int argc, char **argv)
+static void refuse_option(int found, const char *argument, const char *letters)
 {
-    static struct option list[CLB_COUNT_OF(options) + 2];
-    static char letters[2 * CLB_COUNT_OF(options) + 8];
-    /* What stands behind a program's name is the program's. */
-    bool starts_program = strstr(chosen->operands, "PROGRAM") != NULL;
-    if (letters[0] == '\0') {
-        size_t count = 0;
-        strcpy(letters, starts_program ? "+:h" : ":h");
-        list[count++] = (struct option){"help", no_argument, NULL, 'h'};
-        for (size_t i = 0; i < CLB_COUNT_OF(options); i++) {
-            const struct option_row *row = &options[i];
-            bool has_argument = row->argument[0] != '\0';
-            if (strcmp(row->command, chosen->name) != 0)
-                continue;
-            list[count++] = (struct option){
-                row->name, has_argument ? required_argument : no_argument, NULL, row->letter};
-            size_t used = strlen(letters);
-            snprintf(letters + used, sizeof letters - used, "%c%s", row->letter,
-                     has_argument ? ":" : "");
-        }
-        opterr = 0;
-    }
-    int letter = getopt_long(argc, argv, letters, list, NULL);
-    if (letter == 'h') {
-        clb_help_print();
-        exit(clb_end(EXIT_SUCCESS));
-    }
-    if (letter != '?' && letter != ':')
-        return letter;
+    /* A letter that is known is refused only where a long option has an argument too many. */
+    const bool is_long = optopt == 0 || (found == ':' && strncmp(argument, "--", 2) == 0) ||
+                         (found == '?' && strchr(letters, optopt) != NULL);
+    const char one[] = {'-', (char)optopt, '\0'};
     exit(clb_fail(strcmp(chosen->name, "run") == 0 ? CLB_EXIT_RUN : CLB_EXIT_USAGE,
-                  letter == ':' ? "option %s needs an argument" : "unknown option %s, see --help",
-                  wrong_option(argv[optind - 1])));
+                  found == ':' ? "option %s needs an argument" : "unknown option %s, see --help",
+                  is_long ? argument : one));
+}
+
+int clb_options_read(int argc, char **argv)
+{
+    struct option list[CLB_COUNT_OF(options) + 2] = {{"help", no_argument, NULL, 'h'}};
+    char letters[2 * CLB_COUNT_OF(options) + 8];
+    size_t count = 1;
+    /* What stands behind a program's name is the program's. */
+    int used = sprintf(letters, strstr(chosen->operands, "PROGRAM") != NULL ? "+:h" : ":h");
+    for (size_t i = 0; i < CLB_COUNT_OF(options); i++) {
+        const struct option_row *row = &options[i];
+        bool has_argument = row->argument[0] != '\0';
+        if (strcmp(row->command, chosen->name) != 0)
+            continue;
+        list[count++] = (struct option){row->name, has_argument ? required_argument : no_argument,
+                                        NULL, row->letter};
+        used += sprintf(letters + used, "%c%s", row->letter, has_argument ? ":" : "");
+    }
+    opterr = 0;
+    for (int letter; (letter = getopt_long(argc, argv, letters, list, NULL)) >= 0;) {
+        if (letter == '?' || letter == ':')
+            refuse_option(letter, argv[optind - 1], letters);
+        if (letter == 'h') {
+            clb_help_print();
+            exit(clb_end(EXIT_SUCCESS));
+        }
+        if (letter == 'd')
+            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
+        if (letter == 'o' && !clb_plot_name(optarg))
+            exit(CLB_EXIT_USAGE);
+        given[letter] = optarg != NULL ? optarg : "";
+    }
+    return optind;
 }
 
 void clb_json_print(const json_t *result)

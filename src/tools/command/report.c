@@ -2,11 +2,10 @@
  *
  * A sum has the format of a report (docs/report.md) and the number of processes besides, so it can
  * be added to another sum. */
-#include "measure.h"
+#include "command.h"
 #include "shim/route/route.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,12 +54,10 @@ static json_t *join(const json_t *list, const json_t *value)
 /* Add the elements that a list has not. */
 static void extend(json_t *list, const json_t *more)
 {
-    size_t i, j;
-    json_t *value, *old;
-    json_array_foreach((json_t *)(uintptr_t)more, i, value)
-    {
+    CLB_EACH(value, more) {
         bool known = false;
-        json_array_foreach(list, j, old) known = known || json_equal(old, value);
+        CLB_EACH(old, list)
+            known = known || json_equal(old, value);
         if (!known)
             json_array_append(list, value);
     }
@@ -72,8 +69,7 @@ static void add(json_t *sum, const json_t *report)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)report, key, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)report, key, value) {
         json_t *old = json_object_get(sum, key);
         if (old == NULL || strcmp(key, "written") == 0)
             json_object_set_new(sum, key, json_deep_copy(value));
@@ -97,8 +93,7 @@ static bool all_are(const json_t *object, json_type type)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
         if (json_typeof(value) != type || json_integer_value(value) < 0)
             return false;
     }
@@ -117,7 +112,8 @@ static bool is_routine(json_t *row)
                     &number[3], "kernels", &kernels, "declined", &reasons) != 0 ||
         !all_are(kernels, JSON_INTEGER) || !all_are(reasons, JSON_INTEGER))
         return false;
-    json_object_foreach(reasons, key, value) declined += json_integer_value(value);
+    json_object_foreach(reasons, key, value)
+        declined += json_integer_value(value);
     return device >= 0 && recovered >= 0 && calls == device + next + recovered && next == declined;
 }
 
@@ -135,8 +131,7 @@ static const char *find_damage(json_t *report)
     }
     if (!all_are(next, JSON_STRING) || !json_is_object(routines))
         return "\"next\" or \"routines\" is damaged";
-    json_object_foreach(routines, key, row)
-    {
+    json_object_foreach(routines, key, row) {
         if (!is_routine(row)) {
             snprintf(text, sizeof text, "the counts of %.64s are missing or contradict each other",
                      key);
@@ -149,7 +144,7 @@ static const char *find_damage(json_t *report)
 bool clb_report_add(json_t *sum, const char *path)
 {
     json_error_t error;
-    const char *damage;
+    const char *damage = NULL;
     bool is_input = strcmp(path, "-") == 0;
     FILE *file = is_input ? stdin : fopen(path, "re");
     if (file == NULL) {
@@ -165,7 +160,7 @@ bool clb_report_add(json_t *sum, const char *path)
         clb_fail(0, "%s: not a report: %s", path, damage);
     if (!is_input)
         fclose(file);
-    bool good = report != NULL && find_damage(report) == NULL;
+    bool good = report != NULL && damage == NULL;
     if (good) {
         if (!json_is_integer(json_object_get(report, "processes")))
             json_object_set_new(report, "processes", json_integer(1));
@@ -185,12 +180,12 @@ struct report_row {
 
 static void fill_row(struct report_row *row, const char *name, json_t *json)
 {
-    *row = (struct report_row){.name = name,
-                               .json = json,
-                               .flops = clb_number_of(json, "flops"),
-                               .flops_device = clb_number_of(json, "flops_device"),
-                               .seconds_device = clb_number_of(json, "seconds_device"),
-                               .seconds_next = clb_number_of(json, "seconds_next")};
+    *row = (struct report_row){name,
+                               json,
+                               clb_number_of(json, "flops"),
+                               clb_number_of(json, "flops_device"),
+                               clb_number_of(json, "seconds_device"),
+                               clb_number_of(json, "seconds_next")};
 }
 
 /* Rows with the most seconds first. */
@@ -203,17 +198,15 @@ static int compare_rows(const void *a, const void *b)
 
 static void print_row(FILE *stream, const struct report_row *row)
 {
-    const char *reason, *mark = " ";
+    const char *reason;
     json_t *count;
     fprintf(stream, "%-20s", row->name);
     static const char *const counts[] = {"calls", "device", "next", "recovered"};
     for (size_t i = 0; i < CLB_COUNT_OF(counts); i++)
         fprintf(stream, " %9.0f", clb_number_of(row->json, counts[i]));
     fprintf(stream, " %11.3f %11.3f ", row->seconds_device, row->seconds_next);
-    json_object_foreach(json_object_get(row->json, "declined"), reason, count)
-    {
-        fprintf(stream, "%s%s:%lld", mark, reason, (long long)json_integer_value(count));
-        mark = " ";
+    json_object_foreach(json_object_get(row->json, "declined"), reason, count) {
+        fprintf(stream, " %s:%lld", reason, (long long)json_integer_value(count));
     }
     fputc('\n', stream);
 }
@@ -302,10 +295,7 @@ static void print_small_calls(FILE *stream, const struct report_row *total)
 
 static void print_rates_decided(FILE *stream, const json_t *sum)
 {
-    size_t i;
-    json_t *decision;
-    json_array_foreach(json_object_get(sum, "rates"), i, decision)
-    {
+    CLB_EACH(decision, json_object_get(sum, "rates")) {
         const char *dropped, *used;
         if (json_unpack(decision, "{s:s,s:s}", "dropped", &dropped, "used", &used) == 0)
             fprintf(stream, "\n%s was not used, at %.1f GFLOP/s; %s, at %.1f\n", dropped,
@@ -314,33 +304,42 @@ static void print_rates_decided(FILE *stream, const json_t *sum)
     }
 }
 
+/* The routines of a sum, those with the most seconds first; the caller frees them. */
+static struct report_row *sort_rows(const json_t *sum, size_t *count)
+{
+    json_t *routines = json_object_get(sum, "routines"), *json;
+    struct report_row *rows = calloc(json_object_size(routines) + 1, sizeof *rows);
+    const char *name;
+    *count = 0;
+    json_object_foreach(routines, name, json) {
+        if (rows != NULL)
+            fill_row(&rows[(*count)++], name, json);
+    }
+    if (rows != NULL)
+        qsort(rows, *count, sizeof *rows, compare_rows);
+    return rows;
+}
+
 void clb_report_print(FILE *stream, const json_t *sum)
 {
-    json_t *routines = json_object_get(sum, "routines"), *json, *all = json_object();
-    size_t count = json_object_size(routines), used = 0;
-    struct report_row *rows = calloc(count + 1, sizeof *rows), total;
-    const char *name;
+    json_t *all = json_object();
+    size_t count;
+    struct report_row *rows = sort_rows(sum, &count), total;
     double processes = clb_number_of(sum, "processes");
     fprintf(stream, "%sclblas-shim %s, device %s, %.0f process%s%s\n", clb_style(stream, CLB_BOLD),
             clb_text_of(sum, "version"), clb_text_of(sum, "device"), processes,
             processes == 1 ? "" : "es", clb_style(stream, CLB_PLAIN));
     fprintf(stream, "%-20s %9s %9s %9s %9s %11s %11s  %s\n", "routine", "calls", "device", "next",
             "recovered", "s on device", "s in next", "declined because");
-    json_object_foreach(routines, name, json)
-    {
-        if (rows != NULL && used < count)
-            fill_row(&rows[used++], name, json);
-        add(all, json);
+    for (size_t i = 0; i < count; i++) {
+        print_row(stream, &rows[i]);
+        add(all, rows[i].json);
     }
     fill_row(&total, "all", all);
     /* Time and operations of calls that other calls made are in theirs, too. */
     total.flops -= clb_number_of(all, "flops_inside");
     total.seconds_next -= clb_number_of(all, "seconds_inside");
-    if (rows != NULL)
-        qsort(rows, used, sizeof *rows, compare_rows);
-    for (size_t i = 0; i < used; i++)
-        print_row(stream, &rows[i]);
-    if (used != 1)
+    if (count != 1)
         print_row(stream, &total);
     print_inside(stream, &total);
     print_rates(stream, &total);
@@ -352,34 +351,59 @@ void clb_report_print(FILE *stream, const json_t *sum)
     json_decref(all);
 }
 
+/* ---- the plot -------------------------------------------------------------------------------- */
+
+#define MOST_BARS 24
+
+/* A bar for each routine: seconds on the device, then in the next library. Behind it, how many
+ * calls were on the device, and why the others were not. */
+static void write_plot(FILE *script, const json_t *sum, const char *file)
+{
+    char title[256], settings[128];
+    const char *reason;
+    json_t *declined;
+    size_t count;
+    struct report_row *rows = sort_rows(sum, &count);
+    const double longest = count > 0 ? rows[0].seconds_device + rows[0].seconds_next : 0;
+    count = count < MOST_BARS ? count : MOST_BARS;
+    fprintf(script, "$bars << END\n");
+    for (size_t i = 0; i < count; i++) {
+        const struct report_row *row = &rows[i];
+        fprintf(script, "%zu 0 %g %g \"%s\" \" %.0f of %.0f calls on the device", i,
+                row->seconds_device, row->seconds_device + row->seconds_next, row->name,
+                clb_number_of(row->json, "device"), clb_number_of(row->json, "calls"));
+        json_object_foreach(json_object_get(row->json, "declined"), reason, declined)
+            fprintf(script, ", %s %.0f", reason, json_number_value(declined));
+        fprintf(script, "\"\n");
+    }
+    fprintf(script, "END\n");
+    snprintf(title, sizeof title, "%s, processes: %.0f", clb_text_of(sum, "device"),
+             clb_number_of(sum, "processes"));
+    snprintf(settings, sizeof settings, "set xrange [0:%g]\nset xlabel 'seconds'\nset key below",
+             longest > 0 ? 1.6 * longest : 1);
+    clb_plot_bars(script, file, title, settings, count);
+    free(rows);
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
 int clb_command_report(int argc, char **argv)
 {
-    const char *plot = NULL;
-    bool as_json = false;
-    int status = EXIT_SUCCESS;
-    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
-        if (letter == 'o')
-            plot = optarg;
-        else
-            as_json = true;
-    }
-    if (optind == argc)
+    int status = EXIT_SUCCESS, first = clb_options_read(argc, argv);
+    const char *plot = clb_option('o');
+    if (first == argc)
         return clb_fail(CLB_EXIT_USAGE, "no file, see --help");
-    if (plot != NULL && !clb_plot_name(plot))
-        return CLB_EXIT_USAGE;
     json_t *sum = json_object();
-    for (int i = optind; i < argc; i++) {
+    for (int i = first; i < argc; i++) {
         if (!clb_report_add(sum, argv[i]))
             status = CLB_EXIT_FAILED;
     }
-    if (json_object_size(sum) > 0 && as_json) {
+    const bool any = json_object_size(sum) > 0;
+    if (any && clb_option('j') != NULL)
         clb_json_print(sum);
-    } else if (json_object_size(sum) > 0) {
+    else if (any)
         clb_report_print(stdout, sum);
-    }
-    if (json_object_size(sum) > 0 && plot != NULL && !clb_plot_report(sum, plot))
+    if (any && plot != NULL && !clb_plot_draw(plot, write_plot, sum))
         status = CLB_EXIT_FAILED;
     json_decref(sum);
     return status;

@@ -2,7 +2,6 @@
 #include "command.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,15 +38,8 @@ static int run_with_report(char **program)
 
 int clb_command_run(int argc, char **argv)
 {
-    const char *device = NULL;
-    bool report = false;
-    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
-        if (letter == 'd')
-            device = optarg;
-        else
-            report = true;
-    }
-    if (optind == argc)
+    char **program = argv + clb_options_read(argc, argv);
+    if (*program == NULL)
         return clb_fail(CLB_EXIT_RUN, "no program, see --help");
     const char *library = clb_find_library();
     if (library == NULL)
@@ -55,10 +47,10 @@ int clb_command_run(int argc, char **argv)
     if (library[strcspn(library, " :")] != '\0')
         return clb_fail(CLB_EXIT_RUN, "%s can't be preloaded: its path has a space or a colon",
                         library);
-    clb_preload(library, device);
-    if (report)
-        return run_with_report(argv + optind);
-    execvp(argv[optind], argv + optind);
-    return clb_fail(errno == ENOENT ? CLB_EXIT_NOT_FOUND : CLB_EXIT_NO_EXEC, "%s: %s", argv[optind],
+    clb_preload(library);
+    if (clb_option('r') != NULL)
+        return run_with_report(program);
+    execvp(program[0], program);
+    return clb_fail(errno == ENOENT ? CLB_EXIT_NOT_FOUND : CLB_EXIT_NO_EXEC, "%s: %s", program[0],
                     strerror(errno));
 }

@@ -35,6 +35,7 @@ static char *find_file(const char *const *candidates, int mode)
 }
 
 #define LIBRARY "libclblas_shim.so.0"
+#define HELPER  "clblas-shim-probe"
 
 /* The second where the program is in libexec. */
 const char *clb_find_library(void)
@@ -47,115 +48,112 @@ const char *clb_find_library(void)
     return library;
 }
 
-/* In the build folder, as it is installed wherever that was moved to, or where it was installed. */
-static char *find_program(const char *const *candidates)
+/* A program of the package, in the build folder, as it is installed wherever that was moved to, or
+ * where it was installed. Kept until the process ends. */
+static const char *find_program(const char *name, const char *wanted)
 {
-    char *program = find_file(candidates, X_OK);
+    char moved[64], installed[PATH_MAX];
+    snprintf(moved, sizeof moved, "../libexec/clblas-shim/%s", name);
+    snprintf(installed, sizeof installed, "%s/%s", CLB_PKGLIBEXECDIR, name);
+    const char *const candidates[] = {name, moved, installed, NULL};
+    const bool is_named = wanted != NULL && wanted[0] == '/';
+    const char *program = is_named ? wanted : find_file(candidates, X_OK);
     if (program == NULL)
-        clb_fail(0, "%s is neither beside this program nor in %s", candidates[0],
-                 CLB_PKGLIBEXECDIR);
-    return program;
+        clb_fail(0, "%s is neither beside this program nor in %s", name, CLB_PKGLIBEXECDIR);
+    if (!is_named || access(program, X_OK) == 0)
+        return program;
+    clb_fail(0, "%s: %s", program, strerror(errno));
+    return NULL;
 }
-#define PLACES(name)                                                                               \
-    {                                                                                              \
-        name, "../libexec/clblas-shim/" name, CLB_PKGLIBEXECDIR "/" name, NULL                     \
-    }
-
-#define HELPER "clblas-shim-probe"
 
 const char *clb_find_helper(void)
 {
-    static const char *const candidates[] = PLACES(HELPER);
-    static char *helper;
-    const char *wanted = getenv("CLBLAS_SHIM_PROBE");
-    if (wanted != NULL && wanted[0] == '/')
-        return wanted;
+    static const char *helper;
     if (helper == NULL)
-        helper = find_program(candidates);
+        helper = find_program(HELPER, getenv("CLBLAS_SHIM_PROBE"));
     return helper;
 }
 
 const char *clb_find_ladder(void)
 {
-    static const char *const candidates[] = PLACES("clblas-shim-ladder");
-    return find_program(candidates);
+    return find_program("clblas-shim-ladder", NULL);
 }
 
-/* Start the helper; its output goes to *output unless that is NULL. 0 or an errno. */
-static int start_helper(const char *helper, const char *const *arguments, FILE **output,
-                        pid_t *child)
+/* ---- children -------------------------------------------------------------------------------- */
+
+/* Replace this process by the helper, with its output in a file where that is wanted. */
+static void become_helper(const char *helper, const char *const *arguments, int output)
 {
-    int pipes[2] = {-1, -1}, failed = 0;
-    posix_spawn_file_actions_t files;
     unsetenv("LD_PRELOAD");
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    if (output != NULL && pipe2(pipes, O_CLOEXEC) != 0)
-        failed = errno;
-    if (output != NULL)
-        posix_spawn_file_actions_adddup2(&files, pipes[1], STDOUT_FILENO);
-    if (failed == 0)
-        failed =
-            posix_spawn(child, helper, &files, NULL, (char *const *)(uintptr_t)arguments, environ);
-    posix_spawn_file_actions_destroy(&files);
-    if (output != NULL) {
-        close(pipes[1]);
-        *output = failed == 0 ? fdopen(pipes[0], "re") : NULL;
-    }
-    return failed;
-}
-
-json_t *clb_ask_helper(void)
-{
-    static const char *const arguments[] = {HELPER, "--stall", "20", "--cpu", "60", "list", NULL};
-    const char *helper = clb_find_helper();
-    json_error_t error;
-    FILE *output;
-    pid_t child;
-    if (helper == NULL)
-        return NULL;
-    int failed = start_helper(helper, arguments, &output, &child);
-    json_t *answer = output != NULL ? json_loadf(output, 0, &error) : NULL;
-    if (output != NULL)
-        fclose(output);
-    if (failed == 0)
-        waitpid(child, NULL, 0);
-    if (answer == NULL)
-        clb_fail(0, "%s: %s", helper, failed != 0 ? strerror(failed) : "it gave no answer");
-    return answer;
+    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    if (output >= 0)
+        dup2(output, STDOUT_FILENO);
+    execv(helper, (char *const *)(uintptr_t)arguments);
+    _exit(CLB_EXIT_NO_EXEC);
 }
 
 pid_t clb_helper_begin(const char *step)
 {
     const char *helper = clb_find_helper(), *const arguments[] = {HELPER, step, NULL};
-    pid_t child;
-    int failed = helper != NULL ? start_helper(helper, arguments, NULL, &child) : ENOENT;
-    if (failed != 0 && helper != NULL)
-        clb_fail(0, "%s: %s", helper, strerror(failed));
-    return failed == 0 ? child : -1;
+    if (helper == NULL)
+        return -1;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0)
+        become_helper(helper, arguments, -1);
+    if (child < 0)
+        clb_fail(0, "%s: %s", helper, strerror(errno));
+    return child;
+}
+
+/* What a child writes: the helper, where that is named, or what `answer` returns. */
+static json_t *ask(const char *helper, json_t *(*answer)(void *argument), void *argument)
+{
+    static const char *const arguments[] = {HELPER, "--stall", "20", "--cpu", "60", "list", NULL};
+    int pipes[2];
+    if (pipe2(pipes, O_CLOEXEC) != 0)
+        return NULL;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0 && helper != NULL)
+        become_helper(helper, arguments, pipes[1]);
+    if (child == 0) {
+        json_dumpfd(answer(argument), pipes[1], JSON_COMPACT);
+        _exit(0);
+    }
+    close(pipes[1]);
+    json_t *result = json_loadfd(pipes[0], 0, NULL);
+    close(pipes[0]);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    return result;
+}
+
+json_t *clb_ask_helper(void)
+{
+    const char *helper = clb_find_helper();
+    json_t *result = helper != NULL ? ask(helper, NULL, NULL) : NULL;
+    if (helper != NULL && result == NULL)
+        clb_fail(0, "%s: it gave no answer", helper);
+    return result;
+}
+
+json_t *clb_ask_child(json_t *(*answer)(void *argument), void *argument)
+{
+    return ask(NULL, answer, argument);
 }
 
 /* ---- programs under the shim ----------------------------------------------------------------- */
 
-void clb_preload(const char *library, const char *device)
+void clb_preload(const char *library)
 {
     const char *before = getenv("LD_PRELOAD");
     struct clb_text list = {0};
-    clb_text_add(&list, library);
-    if (before != NULL && *before != '\0')
-        clb_text_addf(&list, ":%s", before);
+    clb_text_addf(&list, "%s%s%s", library, before != NULL && *before != '\0' ? ":" : "",
+                  before != NULL ? before : "");
     if (!list.failed)
         setenv("LD_PRELOAD", list.data, 1);
     clb_text_free(&list);
-    if (device != NULL)
-        setenv("CLBLAS_SHIM_DEVICE", device, 1);
-}
-
-/* The program has stopped: so does this process, and both go on together. */
-static void stop_with(pid_t child)
-{
-    raise(SIGSTOP);
-    kill(child, SIGCONT);
 }
 
 /* The terminal sends its signals to both processes, so only those of other processes are passed on.
@@ -172,7 +170,8 @@ static int await_program(pid_t child, const sigset_t *all)
                 return WEXITSTATUS(status);
             if (WIFSIGNALED(status))
                 return CLB_EXIT_SIGNAL + WTERMSIG(status);
-            stop_with(child);
+            raise(SIGSTOP); /* as the program has; both go on together */
+            kill(child, SIGCONT);
         }
     }
 }
@@ -194,34 +193,6 @@ int clb_run_program(char **program)
                                        "%s: %s", program[0], strerror(error));
     sigprocmask(SIG_SETMASK, &before, NULL);
     return status;
-}
-
-json_t *clb_ask_child(json_t *(*answer)(void *argument), void *argument)
-{
-    int pipes[2];
-    json_t *result = NULL;
-    if (pipe(pipes) != 0)
-        return NULL;
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        FILE *output = fdopen(pipes[1], "w");
-        json_t *object = answer(argument);
-        if (output != NULL) {
-            json_dumpf(object, output, JSON_COMPACT);
-            fflush(output);
-        }
-        _exit(0);
-    }
-    close(pipes[1]);
-    FILE *input = fdopen(pipes[0], "r");
-    if (input != NULL && child > 0)
-        result = json_loadf(input, 0, NULL);
-    if (input != NULL)
-        fclose(input);
-    if (child > 0)
-        waitpid(child, NULL, 0);
-    return result;
 }
 
 /* ---- temporary files ------------------------------------------------------------------------- */

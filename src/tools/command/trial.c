@@ -167,8 +167,13 @@ double clb_median(double *values, size_t count)
 
 struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs)
 {
+    static const double one_d[2] = {1}, zero[2];
+    static const float one_s[2] = {1};
     struct clb_call call = {.m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .nrhs = (size_t)nrhs};
     clb_call_set_routine(&call, routine);
+    const bool single = clb_precision_real_size(call.precision) == sizeof(float);
+    call.alpha = single ? (const void *)one_s : one_d;
+    call.beta = zero;
     return call;
 }
 
@@ -176,11 +181,6 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
                                     size_t uncounted, size_t calls, double limit)
 {
     static double seconds[CLB_TRIAL_CALLS], cpu[CLB_TRIAL_CALLS];
-    static const double one_d[2] = {1}, zero[2];
-    static const float one_s[2] = {1};
-    const bool single = clb_precision_real_size(call->precision) == sizeof(float);
-    call->alpha = single ? (const void *)one_s : one_d;
-    call->beta = zero;
     make_operands(call, target->ilp64);
     int saved = 0;
     while (saved < MATRICES && !is_overwritten(call, saved))

@@ -7,8 +7,8 @@
 
 double clb_median(double *values, size_t count); /* sorts */
 
-/* Without options, transposes or leading dimensions beyond the rows; sizes that the routine has not
- * are ignored. */
+/* Without options, transposes or leading dimensions beyond the rows, alpha is one and beta zero;
+ * sizes that the routine has not are ignored. */
 struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs);
 
 /* Call the function, by Fortran's conventions, so many times, fewer when `limit` seconds have

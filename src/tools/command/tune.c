@@ -46,31 +46,23 @@ static const clb_routine quick_routines[] = {
     CLB_ROUTINE_dgemm, CLB_ROUTINE_sgemm,  CLB_ROUTINE_zgemm,  CLB_ROUTINE_dsyrk,
     CLB_ROUTINE_dtrsm, CLB_ROUTINE_dgetrf, CLB_ROUTINE_dpotrf, CLB_ROUTINE_dgeqrf};
 
-static bool is_quick(clb_routine routine)
-{
-    for (size_t i = 0; i < CLB_COUNT_OF(quick_routines); i++) {
-        if (quick_routines[i] == routine)
-            return true;
-    }
-    return false;
-}
-
-/* The routine that a family is called after, else the first of it, in each precision. Others of the
- * family may be missing in the next library, as xGEMMTR is. */
-static bool stands_for_family(clb_routine routine)
+/* Whether the routine is measured: that which its family is called after, else the first of it, in
+ * each precision. Others of the family may be missing in the next library, as xGEMMTR is. */
+static bool is_measured(clb_routine routine, bool quick)
 {
     const clb_cost_family family = clb_cost_family_of(routine);
-    int first = -1;
-    for (int r = 0; r < CLB_ROUTINES; r++) {
-        if (clb_routines[r].precision != clb_routines[routine].precision ||
-            clb_cost_family_of((clb_routine)r) != family)
-            continue;
-        if (strcmp(clb_routines[r].stem, clb_cost_family_name(family)) == 0)
-            return r == (int)routine;
-        if (first < 0)
-            first = r;
+    bool chosen = !quick;
+    int found = CLB_ROUTINES;
+    for (size_t i = 0; i < CLB_COUNT_OF(quick_routines); i++)
+        chosen = chosen || quick_routines[i] == routine;
+    for (int r = CLB_ROUTINES - 1; r >= 0; r--) {
+        const bool is_of_it = clb_routines[r].precision == clb_routines[routine].precision &&
+                              clb_cost_family_of((clb_routine)r) == family;
+        const bool has_its_name = found < CLB_ROUTINES && strcmp(clb_routines[found].stem,
+                                                                 clb_cost_family_name(family)) == 0;
+        found = is_of_it && !has_its_name ? r : found;
     }
-    return first == (int)routine;
+    return chosen && found == (int)routine;
 }
 
 /* The order whose square call has about the class's work. Programs' sizes are seldom odd, which
@@ -82,49 +74,10 @@ static int64_t order_of(clb_routine routine, int class)
     return n % 64 == 0 ? n + 8 : n;
 }
 
-/* Whether the library has no device. */
-static bool lacks_device(void *handle)
-{
-    typedef size_t report_function(char *, size_t);
-    static char text[1 << 16];
-    report_function *report;
-    void *symbol = dlsym(handle, "clblas_shim_report");
-    memcpy(&report, &symbol, sizeof report);
-    return report == NULL || report(text, sizeof text) == 0 ||
-           strstr(text, "\"device\":\"none\"") != NULL;
-}
-
 /* ---- child processes ------------------------------------------------------------------------- */
 
 static const char *const side_names[CLB_SIDES] = {"device", "next"};
 static const char *const side_modes[CLB_SIDES] = {"always", "off"};
-
-static void *find(void *handle, clb_routine routine)
-{
-    char name[32];
-    snprintf(name, sizeof name, "%s_", clb_routines[routine].name);
-    return handle != NULL ? dlsym(handle, name) : NULL;
-}
-
-static struct clb_trial_time make_calls(void *function, clb_routine routine, int64_t n,
-                                        size_t uncounted, size_t calls)
-{
-    struct clb_call call = clb_trial_make(routine, n, n, n, n);
-    struct clb_target target = {.ilp64 = false};
-    memcpy(&target.function, &function, sizeof target.function);
-    return clb_trial_run(&call, &target, uncounted, calls, INFINITY);
-}
-
-static int start_device(const char *library, int unused)
-{
-    void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
-    void *function = find(handle, CLB_ROUTINE_dgemm);
-    (void)unused;
-    if (function == NULL)
-        return EXIT_FAILURE;
-    make_calls(function, CLB_ROUTINE_dgemm, (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS)), 0, 1);
-    return lacks_device(handle) ? EXIT_FAILURE : EXIT_SUCCESS;
-}
 
 struct size_order {
     clb_routine routine;
@@ -132,20 +85,26 @@ struct size_order {
     size_t uncounted, calls;
 };
 
-/* Answers each order with the time of its calls, none where the library has no such routine. */
-static int make_ordered_calls(const char *library, int orders)
+/* Answers each order with the time of its calls, none where the library has no such routine.
+ * Returns false where the library has no device. */
+static bool make_ordered_calls(const char *library, int orders)
 {
-    void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
     struct size_order order;
-    while (handle != NULL && recv(orders, &order, sizeof order, MSG_WAITALL) == sizeof order) {
-        void *function = find(handle, order.routine);
+    /* As preloaded: calls that the next library makes by name come to the shim, too. */
+    dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    while (recv(orders, &order, sizeof order, MSG_WAITALL) == sizeof order) {
+        struct clb_call call = clb_trial_make(order.routine, order.n, order.n, order.n, order.n);
         struct clb_trial_time time = {.calls = 0};
-        if (function != NULL)
-            time = make_calls(function, order.routine, order.n, order.uncounted, order.calls);
+        struct clb_target target;
+        if (clb_find_target(library, order.routine, &target))
+            time = clb_trial_run(&call, &target, order.uncounted, order.calls, INFINITY);
         if (send(orders, &time, sizeof time, MSG_NOSIGNAL) != sizeof time)
             break;
     }
-    return handle == NULL || lacks_device(handle) ? EXIT_FAILURE : EXIT_SUCCESS;
+    json_t *report = clb_library_report(library);
+    const bool has_device = report != NULL && strcmp(clb_text_of(report, "device"), "none") != 0;
+    json_decref(report);
+    return has_device;
 }
 
 struct child {
@@ -153,8 +112,7 @@ struct child {
     int orders; /* a socket */
 };
 
-static struct child start_child(const char *library, const char *mode, bool learns,
-                                int (*run)(const char *library, int orders))
+static struct child start_child(const char *library, clb_side side, bool learns)
 {
     int ends[2];
     const pid_t parent = getpid();
@@ -166,11 +124,10 @@ static struct child start_child(const char *library, const char *mode, bool lear
         /* A stopped process would stay for ever. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
-        setenv("CLBLAS_SHIM", mode, 1);
+        setenv("CLBLAS_SHIM", side_modes[side], 1);
         setenv("CLBLAS_SHIM_LEARN", learns ? "1" : "0", 1);
-        const int status = getppid() == parent ? run(library, ends[1]) : EXIT_FAILURE;
-        fflush(stdout);
-        exit(status);
+        exit(getppid() == parent && make_ordered_calls(library, ends[1]) ? EXIT_SUCCESS
+                                                                         : EXIT_FAILURE);
     }
     close(ends[1]);
     if (id < 0)
@@ -243,11 +200,9 @@ static void show(const struct tuning *tuning, clb_side side, clb_routine routine
 static void learn(clb_side side, clb_routine routine, int64_t n, const double *seconds,
                   size_t count)
 {
-    static const double zero[2];
     struct clb_call call = clb_trial_make(routine, n, n, n, n);
     const char *sizes = clb_routines[routine].sizes;
     const struct clb_profile_owner owner = owner_of(routine);
-    call.beta = zero;
     const struct clb_cost_call cost =
         clb_cost_describe(&call, clb_call_size(&call, sizes[0]), clb_call_size(&call, sizes[1]),
                           clb_call_size(&call, sizes[2]));
@@ -316,12 +271,11 @@ static bool measure_all(const char *library, bool quick)
     tuning.longest = quick ? SECONDS_QUICK : SECONDS;
     tuning.end = INFINITY; /* the first calls of a kind may wait for kernels */
     for (int i = 0; i < CLB_SIDES; i++)
-        tuning.child[i] = start_child(library, side_modes[i], true, make_ordered_calls);
+        tuning.child[i] = start_child(library, (clb_side)i, true);
     for (int class = FIRST_CLASS; class <= LAST_CLASS; class ++) {
         for (int r = 0; r < CLB_ROUTINES && clb_now() < tuning.end; r++) {
             const clb_routine routine = (clb_routine)r;
-            if (stands_for_family(routine) && (!quick || is_quick(routine)) &&
-                !is_settled(&tuning, routine))
+            if (is_measured(routine, quick) && !is_settled(&tuning, routine))
                 measure(&tuning, routine, order_of(routine, class),
                         quick ? LONGEST_QUICK : LONGEST);
         }
@@ -337,81 +291,72 @@ static bool measure_all(const char *library, bool quick)
     return good;
 }
 
-/* {error: why a library of the list can't be opened}; empty: all can. */
-static json_t *find_missing_library(void *list)
+/* Why a library of a list can't be opened, in an array; empty: all can. */
+static json_t *list_missing(void *list)
 {
     char *rest = list;
+    json_t *missing = json_array();
     for (char *name; (name = strsep(&rest, ":")) != NULL;) {
         if (*name != '\0' && dlopen(name, RTLD_NOW | RTLD_LOCAL) == NULL)
-            return json_pack("{s:s}", "error", dlerror());
+            json_array_append_new(missing, json_string(dlerror()));
     }
-    return json_pack("{s:s}", "error", "");
+    return missing;
 }
 
 /* Whether CLBLAS_SHIM_NEXT can be had: another library's times would be measured otherwise. */
 static bool next_is_there(void)
 {
     char *list = getenv("CLBLAS_SHIM_NEXT");
-    if (list == NULL)
-        return true;
-    json_t *answer = clb_ask_child(find_missing_library, list); /* a copy of it is taken apart */
-    const char *error = json_string_value(json_object_get(answer, "error"));
-    const bool there = error != NULL && *error == '\0';
+    json_t *missing = list != NULL ? clb_ask_child(list_missing, list) /* takes a copy apart */
+                                   : json_array();
+    const bool there = missing != NULL && json_array_size(missing) == 0;
+    const char *error = json_string_value(json_array_get(missing, 0));
     if (!there)
-        clb_fail(CLB_EXIT_FAILED, "CLBLAS_SHIM_NEXT=%s: %s", list,
+        clb_fail(0, "CLBLAS_SHIM_NEXT=%s: %s", list,
                  error != NULL ? error : "a library ends the process that opens it");
-    json_decref(answer);
+    json_decref(missing);
     return there;
 }
 
-/* The seconds of --seconds; 0: no number. */
-static double parse_seconds(const char *text)
+/* The first start on a machine; the cache then knows the device, and so does the process that does
+ * not start it. */
+static bool start_device(const char *library)
 {
-    char *end;
-    const double seconds = strtod(text, &end);
-    return *end == '\0' && seconds >= 1 && seconds <= 1e6 ? seconds : 0;
+    const struct size_order order = {CLB_ROUTINE_dgemm,
+                                     (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS)), 0, 1};
+    struct child child = start_child(library, CLB_SIDE_DEVICE, false);
+    struct clb_trial_time time;
+    const bool good = child.id != 0 && ask(&child, &order, &time);
+    return end_child(&child) && good;
 }
 
 int clb_command_tune(int argc, char **argv)
 {
     static const char letters[] = "sdcz";
-    bool quick = false, kernels = false;
-    const char *precision = "d", *seconds = NULL;
-    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
-        if (letter == 'd')
-            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
-        else if (letter == 'n')
-            setenv("CLBLAS_SHIM_NEXT", optarg, 1);
-        else if (letter == 'p')
-            precision = optarg;
-        else if (letter == 't')
-            seconds = optarg;
-        else if (letter == 'k')
-            kernels = true;
-        else
-            quick = true;
-    }
+    const int first = clb_options_read(argc, argv);
+    const char *precision = clb_option('p') != NULL ? clb_option('p') : "d",
+               *wanted = clb_option('t'), *library = clb_find_library();
+    char *end = NULL;
+    const double seconds = wanted != NULL ? strtod(wanted, &end) : SECONDS_KERNELS;
     if (strlen(precision) != 1 || strchr(letters, precision[0]) == NULL)
         return clb_fail(CLB_EXIT_USAGE, "%s is no precision: s, d, c or z", precision);
-    if (seconds != NULL && parse_seconds(seconds) <= 0)
-        return clb_fail(CLB_EXIT_USAGE, "%s is no number of seconds", seconds);
-    const char *library = clb_find_library();
+    if ((end != NULL && *end != '\0') || !(seconds >= 1 && seconds <= 1e6))
+        return clb_fail(CLB_EXIT_USAGE, "%s is no number of seconds", wanted);
     if (library == NULL)
         return CLB_EXIT_FAILED;
-    if (optind < argc)
-        return clb_fail(CLB_EXIT_USAGE, "there is nothing to do with %s", argv[optind]);
+    if (first < argc)
+        return clb_fail(CLB_EXIT_USAGE, "there is nothing to do with %s", argv[first]);
+    if (clb_option('n') != NULL)
+        setenv("CLBLAS_SHIM_NEXT", clb_option('n'), 1);
     unsetenv("LD_PRELOAD");
     unsetenv("CLBLAS_SHIM_STATS");
-    if (kernels)
-        return clb_tune_kernels((clb_precision)(strchr(letters, precision[0]) - letters),
-                                seconds != NULL ? parse_seconds(seconds) : SECONDS_KERNELS);
+    if (clb_option('k') != NULL)
+        return clb_tune_kernels((clb_precision)(strchr(letters, precision[0]) - letters), seconds);
     if (!next_is_there())
         return CLB_EXIT_FAILED;
     setenv("CLBLAS_SHIM_LEARN", "1", 1);
     unsetenv("CLBLAS_SHIM_REPRODUCIBLE"); /* which would write nothing */
-    /* The cache then knows the device, and so does the process that does not start it. */
-    struct child first = start_child(library, side_modes[CLB_SIDE_DEVICE], false, start_device);
-    if (!end_child(&first) || !measure_all(library, quick))
+    if (!start_device(library) || !measure_all(library, clb_option('q') != NULL))
         return clb_fail(CLB_EXIT_FAILED, "the measurement has failed, or there is no device");
     return EXIT_SUCCESS;
 }

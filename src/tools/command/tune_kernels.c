@@ -30,8 +30,8 @@ static struct search {
     const struct clb_tune_space *space;
     struct candidate start, now;
     char class[32];
-    double rate; /* of `now`, operations per second */
-    struct clb_tune_seen seen;
+    double rate;  /* of `now`, operations per second */
+    json_t *seen; /* sets of values that were tried, as keys */
     size_t tried, failed;
     double begun, end;
 } search;
@@ -147,6 +147,19 @@ static void print_changes(const struct candidate *candidate)
     }
 }
 
+/* Whether these values were tried; they were from now on. */
+static bool was_seen(const size_t *value)
+{
+    struct clb_text key = {0};
+    for (int i = 0; i < CLB_PARAMS; i++)
+        clb_text_addf(&key, "%zu ", value[i]);
+    const bool seen = key.failed || json_object_get(search.seen, key.data) != NULL;
+    if (!seen)
+        json_object_set_new(search.seen, key.data, json_true());
+    clb_text_free(&key);
+    return seen;
+}
+
 /* True when the candidate is the best now. */
 static bool consider(struct candidate candidate)
 {
@@ -154,7 +167,7 @@ static bool consider(struct candidate candidate)
     if (search.space->repair != NULL)
         search.space->repair(value);
     if (!search.space->sensible(value, clb_precision_real_size(candidate.precision)) ||
-        clb_tune_was_seen(&search.seen, value))
+        was_seen(value))
         return false;
     double rate = rate_of(&candidate);
     bool better = rate > LOOKS_BETTER * search.rate;
@@ -248,10 +261,11 @@ int clb_tune_kernels(clb_precision precision, double seconds)
     sigaction(SIGTERM, &action, NULL);
     search.begun = clb_now();
     search.end = search.begun + seconds;
-    clb_tune_was_seen(&search.seen, search.start.tuning.value);
+    search.seen = json_object();
+    was_seen(search.start.tuning.value);
     while (!stopped && clb_now() < search.end && sweep()) {
     }
     int status = conclude(before);
-    free(search.seen.value);
+    json_decref(search.seen);
     return status;
 }

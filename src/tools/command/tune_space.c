@@ -17,9 +17,18 @@
         }                                                                                          \
     }
 
-static size_t at_least_multiple(size_t value, size_t unit)
+/* Round a value up to a multiple of another one. */
+static void round_up(size_t *value, clb_param param, clb_param unit)
 {
-    return clb_round_up(value, clb_max(unit, 1));
+    value[param] = clb_round_up(value[param], clb_max(value[unit], 1));
+}
+
+/* Whether the pieces of the operands fit in local memory. */
+static bool fits(const size_t *value, size_t bytes)
+{
+    return value[CLB_PARAM_STAGES] * (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) *
+               value[CLB_PARAM_KU] * bytes <=
+           LOCAL_MAX;
 }
 
 /* ---- cpu ---- */
@@ -35,11 +44,11 @@ static const struct clb_tune_axis cpu_axes[] = {
 
 static void cpu_repair(size_t *value)
 {
-    value[CLB_PARAM_MC] = at_least_multiple(value[CLB_PARAM_MC], value[CLB_PARAM_MR]);
-    value[CLB_PARAM_NC] = at_least_multiple(value[CLB_PARAM_NC], value[CLB_PARAM_NR]);
-    value[CLB_PARAM_KC] = at_least_multiple(value[CLB_PARAM_KC], value[CLB_PARAM_KU]);
-    value[CLB_PARAM_PACK_K] = at_least_multiple(value[CLB_PARAM_PACK_K], value[CLB_PARAM_KU]);
-    value[CLB_PARAM_TN] = at_least_multiple(value[CLB_PARAM_TN], value[CLB_PARAM_NC]);
+    round_up(value, CLB_PARAM_MC, CLB_PARAM_MR);
+    round_up(value, CLB_PARAM_NC, CLB_PARAM_NR);
+    round_up(value, CLB_PARAM_KC, CLB_PARAM_KU);
+    round_up(value, CLB_PARAM_PACK_K, CLB_PARAM_KU);
+    round_up(value, CLB_PARAM_TN, CLB_PARAM_NC);
 }
 
 /* The micro-tile in at most 32 registers of 64 bytes, and not in a corner of them. */
@@ -96,7 +105,7 @@ static bool portable_sensible(const size_t *value, size_t real)
     size_t group = mr / wm * (nr / wn);
     bool whole = mr * ku % (group * vw) == 0 && nr * ku % (group * vw) == 0;
     return group >= 32 && group <= 1024 && whole && vw * real <= 16 && wm * wn * real <= 640 &&
-           value[CLB_PARAM_STAGES] * (mr + nr) * ku * real <= LOCAL_MAX;
+           fits(value, real);
 }
 
 /* ---- nv-dmma ---- */
@@ -114,16 +123,22 @@ static const struct clb_tune_axis dmma_axes[] = {
     AXIS(PACK_WG, 64, 128, 256, 512, 1024),
 };
 
+/* The warps of a tile; 0: they don't divide it. */
+static size_t count_warps(const size_t *value)
+{
+    const size_t wm = value[CLB_PARAM_WARP_M], wn = value[CLB_PARAM_WARP_N];
+    return wm == 0 || wn == 0 || value[CLB_PARAM_MR] % wm != 0 || value[CLB_PARAM_NR] % wn != 0
+               ? 0
+               : value[CLB_PARAM_MR] / wm * (value[CLB_PARAM_NR] / wn);
+}
+
 static bool dmma_sensible(const size_t *value, size_t real)
 {
-    size_t mr = value[CLB_PARAM_MR], nr = value[CLB_PARAM_NR], ku = value[CLB_PARAM_KU];
-    size_t wm = value[CLB_PARAM_WARP_M], wn = value[CLB_PARAM_WARP_N];
-    if (wm == 0 || wn == 0 || mr % wm != 0 || nr % wn != 0)
-        return false;
-    size_t warps = mr / wm * (nr / wn);
-    return warps >= 2 && warps <= 16 && wm * wn / 32 <= 96 &&
+    const size_t warps = count_warps(value);
+    return warps >= 2 && warps <= 16 &&
+           value[CLB_PARAM_WARP_M] * value[CLB_PARAM_WARP_N] / 32 <= 96 &&
            (value[CLB_PARAM_COPY] == 2 || value[CLB_PARAM_LAG] < value[CLB_PARAM_STAGES]) &&
-           value[CLB_PARAM_STAGES] * (mr + nr) * ku * real <= LOCAL_MAX;
+           fits(value, real);
 }
 
 /* ---- nv-bf16x6, nv-fp16x3 ---- */
@@ -137,23 +152,16 @@ static const struct clb_tune_axis split_axes[] = {
     AXIS(PACK_WG, 64, 128, 256, 512, 1024),
 };
 
-static bool split_sensible(const size_t *value, size_t bytes)
-{
-    return value[CLB_PARAM_STAGES] * (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) *
-               value[CLB_PARAM_KU] * bytes <=
-           LOCAL_MAX;
-}
-
 static bool bf16x6_sensible(const size_t *value, size_t real)
 {
     (void)real;
-    return split_sensible(value, 6);
+    return fits(value, 6);
 }
 
 static bool fp16x3_sensible(const size_t *value, size_t real)
 {
     (void)real;
-    return split_sensible(value, 4);
+    return fits(value, 4);
 }
 
 /* ---- nv-bf16-sync ---- */
@@ -171,14 +179,11 @@ static const struct clb_tune_axis bf16_sync_axes[] = {
 /* Two sums and the pieces of the operands in the registers of a work-item. */
 static bool bf16_sync_sensible(const size_t *value, size_t real)
 {
-    size_t mr = value[CLB_PARAM_MR], nr = value[CLB_PARAM_NR];
-    size_t wm = value[CLB_PARAM_WARP_M], wn = value[CLB_PARAM_WARP_N];
+    const size_t wm = value[CLB_PARAM_WARP_M], wn = value[CLB_PARAM_WARP_N];
+    const size_t warps = count_warps(value);
     (void)real;
-    if (wm == 0 || wn == 0 || mr % wm != 0 || nr % wn != 0)
-        return false;
-    size_t warps = mr / wm * (nr / wn);
     return warps >= 4 && warps <= 16 && wm * wn / 16 + wm / 2 + wn * 3 / 2 <= 216 &&
-           warps * 32 * (wm * wn / 16) <= 48 * 1024 && split_sensible(value, 6);
+           warps * 32 * (wm * wn / 16) <= 48 * 1024 && fits(value, 6);
 }
 
 const struct clb_tune_space *clb_tune_space_of(clb_family family)
@@ -194,19 +199,6 @@ const struct clb_tune_space *clb_tune_space_of(clb_family family)
                                      bf16_sync_sensible},
     };
     return &spaces[family];
-}
-
-bool clb_tune_was_seen(struct clb_tune_seen *seen, const size_t *value)
-{
-    if (seen->value == NULL)
-        seen->value = calloc(CLB_TUNE_MOST, sizeof *seen->value);
-    for (size_t i = 0; i < seen->count; i++) {
-        if (memcmp(seen->value[i], value, sizeof seen->value[i]) == 0)
-            return true;
-    }
-    if (seen->value != NULL && seen->count < CLB_TUNE_MOST)
-        memcpy(seen->value[seen->count++], value, sizeof seen->value[0]);
-    return false;
 }
 
 void clb_tune_print_row(const char *class, clb_precision precision,

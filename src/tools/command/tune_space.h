@@ -20,16 +20,6 @@ struct clb_tune_space {
 
 const struct clb_tune_space *clb_tune_space_of(clb_family family);
 
-/* Sets of values that were tried; zero at first. More than are kept count as new. */
-enum { CLB_TUNE_MOST = 4096 };
-struct clb_tune_seen {
-    size_t (*value)[CLB_PARAMS];
-    size_t count;
-};
-
-/* Whether these values are among them; they are from now on. */
-bool clb_tune_was_seen(struct clb_tune_seen *seen, const size_t *value);
-
 /* Print a row for src/engine/tuning/gemm.def. */
 void clb_tune_print_row(const char *class, clb_precision precision,
                         const struct clb_gemm_tuning *tuning);

@@ -4,7 +4,6 @@
 #include "engine/kernel/kernel.h"
 #include "engine/ocl/helper.h"
 
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -15,19 +14,6 @@
 #define LOOK_US    100000 /* how often the bar is drawn */
 
 /* ---- which steps ----------------------------------------------------------------------------- */
-
-static const struct {
-    const char *stem, *precisions;
-    clb_kind kind;
-} routines[] = {
-#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, others)                                              \
-    {#stem, #precisions, CLB_KIND_##kind},
-#include "blas/routines.def"
-#undef CLB_ROUTINE
-};
-
-static const char letters[CLB_PRECISIONS + 1] = "sdcz";
 
 static unsigned find_steps(clb_kind kind)
 {
@@ -53,25 +39,26 @@ static unsigned find_steps(clb_kind kind)
     }
 }
 
-/* Add the steps of "dgemm", "gemm" or "dgemm_"; false for another name. */
-static bool add_routine(unsigned steps[CLB_PRECISIONS], const char *name)
+/* Whether a name is "dgemm", "gemm" or "dgemm_". */
+static bool is_named(const char *name, const struct clb_routine_info *info)
 {
     size_t length = strlen(name);
     length -= length > 0 && name[length - 1] == '_';
-    for (size_t i = 0; i < CLB_COUNT_OF(routines); i++) {
-        const char *stem = routines[i].stem;
-        size_t size = strlen(stem);
-        bool one = length == size + 1 && strncmp(name + 1, stem, size) == 0 &&
-                   strchr(routines[i].precisions, name[0]) != NULL;
-        if (!one && (length != size || strncmp(name, stem, size) != 0))
-            continue;
-        for (int p = 0; p < CLB_PRECISIONS; p++) {
-            if (one ? name[0] == letters[p] : strchr(routines[i].precisions, letters[p]) != NULL)
-                steps[p] |= find_steps(routines[i].kind);
-        }
-        return true;
+    return (length == strlen(info->name) && strncmp(name, info->name, length) == 0) ||
+           (length == strlen(info->stem) && strncmp(name, info->stem, length) == 0);
+}
+
+/* Add the steps of a routine; false for another name. */
+static bool add_routine(unsigned steps[CLB_PRECISIONS], const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < CLB_ROUTINES; i++) {
+        const struct clb_routine_info *info = &clb_routines[i];
+        if (is_named(name, info))
+            steps[info->precision] |= find_steps(info->kind);
+        found = found || is_named(name, info);
     }
-    return false;
+    return found;
 }
 
 /* ---- doing them ------------------------------------------------------------------------------ */
@@ -81,7 +68,7 @@ struct progress {
     double begin;
 };
 
-/* False when the helper can't be had. */
+/* Do a step; false when the helper can't be had. */
 static bool do_step(struct progress *progress, const char *step)
 {
     double begin = clb_now();
@@ -102,24 +89,25 @@ static bool do_step(struct progress *progress, const char *step)
     return true;
 }
 
-/* What the helper's list says of a step: "passed", "failed", "" (not done), or NULL: the device has
- * no such precision. */
-static const char *state_of(const json_t *list, const char *step)
+/* How many of the wanted steps are in this state: "passed", "failed", "" (not done), or NULL for
+ * all that the device can have. They are done where `progress` is not NULL; then -1 when the helper
+ * can't be had. */
+static int count_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list, const char *state,
+                       struct progress *progress)
 {
-    return json_string_value(
-        json_object_get(json_object_get(json_object_get(list, "cache"), "steps"), step));
-}
-
-/* Call `visit` for each step that is wanted; returns how many it is true for. */
-static int count_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list, const char *state)
-{
+    const json_t *states = json_object_get(json_object_get(list, "cache"), "steps");
     int count = 0;
     for (int s = 0; s < CLB_STEPS; s++) {
         for (int p = 0; p < CLB_PRECISIONS; p++) {
             char name[64];
             clb_step_format(name, sizeof name, (clb_helper_step)s, (clb_precision)p);
-            const char *now = (steps[p] >> s & 1) != 0 ? state_of(list, name) : NULL;
-            count += now != NULL && (state == NULL || strcmp(now, state) == 0);
+            const char *now = json_string_value(json_object_get(states, name));
+            if ((steps[p] >> s & 1) == 0 || now == NULL ||
+                (state != NULL && strcmp(now, state) != 0))
+                continue;
+            if (progress != NULL && !do_step(progress, name))
+                return -1;
+            count++;
         }
     }
     return count;
@@ -127,20 +115,10 @@ static int count_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list,
 
 static bool do_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list)
 {
-    struct progress progress = {.all = count_steps(steps, list, "") + 1, .begin = clb_now()};
+    struct progress progress = {.all = count_steps(steps, list, "", NULL) + 1, .begin = clb_now()};
     /* Which drivers work is recorded too. */
-    if (progress.all > 1 && !do_step(&progress, "devices"))
-        return false;
-    for (int s = 0; s < CLB_STEPS; s++) {
-        for (int p = 0; p < CLB_PRECISIONS; p++) {
-            char name[64];
-            clb_step_format(name, sizeof name, (clb_helper_step)s, (clb_precision)p);
-            const char *now = (steps[p] >> s & 1) != 0 ? state_of(list, name) : NULL;
-            if (now != NULL && *now == '\0' && !do_step(&progress, name))
-                return false;
-        }
-    }
-    return true;
+    return progress.all == 1 ||
+           (do_step(&progress, "devices") && count_steps(steps, list, "", &progress) >= 0);
 }
 
 /* NULL, or why nothing can be made. */
@@ -151,21 +129,16 @@ static const char *find_obstacle(const json_t *list, const unsigned steps[CLB_PR
         return "there is no cache that can be written";
     if (!json_is_true(json_object_get(cache, "room")))
         return "the disk of the cache is full";
-    return count_steps(steps, list, NULL) == 0 ? "the device has no double precision" : NULL;
+    return count_steps(steps, list, NULL, NULL) == 0 ? "the device has no double precision" : NULL;
 }
 
 int clb_command_warm(int argc, char **argv)
 {
-    unsigned steps[CLB_PRECISIONS] = {ALL_STEPS, ALL_STEPS, 0, 0};
-    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
-        if (letter == 'd')
-            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
-        else
-            steps[CLB_C] = steps[CLB_Z] = ALL_STEPS;
-    }
-    if (optind < argc)
-        memset(steps, 0, sizeof steps);
-    for (int i = optind; i < argc; i++) {
+    const int first = clb_options_read(argc, argv);
+    const unsigned real = first == argc ? ALL_STEPS : 0,
+                   complex = clb_option('a') != NULL ? real : 0;
+    unsigned steps[CLB_PRECISIONS] = {real, real, complex, complex};
+    for (int i = first; i < argc; i++) {
         if (!add_routine(steps, argv[i]))
             return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
     }
@@ -173,14 +146,15 @@ int clb_command_warm(int argc, char **argv)
     if (before == NULL)
         return CLB_EXIT_FAILED;
     const char *obstacle = find_obstacle(before, steps);
-    int ready = count_steps(steps, before, "passed");
+    int ready = count_steps(steps, before, "passed", NULL);
     json_t *after = obstacle == NULL && do_steps(steps, before) ? clb_devices_list() : NULL;
     if (obstacle != NULL)
         clb_fail(0, "%s", obstacle);
     json_decref(before);
     if (after == NULL)
         return CLB_EXIT_FAILED;
-    int all = count_steps(steps, after, NULL), now = count_steps(steps, after, "passed");
+    int all = count_steps(steps, after, NULL, NULL),
+        now = count_steps(steps, after, "passed", NULL);
     printf("Of %d sets of kernels %d are ready, %d were before.\n", all, now, ready);
     json_decref(after);
     return now == all ? EXIT_SUCCESS
