@@ -126,31 +126,21 @@ static void copy_lines(struct transpose_work *work, size_t line, size_t lines)
                        work->to + line * work->to_ld, work->to_ld / element);
 }
 
-static void take_shares(void *argument)
+static void do_lines(void *context, size_t thread, size_t begin, size_t end)
 {
-    struct transpose_work *work = argument;
-    for (;;) {
-        size_t line = atomic_fetch_add(&work->next, SHARE);
-        if (line >= work->lines)
-            return;
-        size_t lines = clb_min(SHARE, work->lines - line);
-        if (work->kind == TRANSPOSE)
-            transpose_lines(work, line, lines);
-        else if (work->kind == COPY)
-            copy_lines(work, line, lines);
-        else
-            search_lines(work, line, lines);
-    }
+    struct transpose_work *work = context;
+    (void)thread;
+    if (work->kind == TRANSPOSE)
+        transpose_lines(work, begin, end - begin);
+    else if (work->kind == COPY)
+        copy_lines(work, begin, end - begin);
+    else
+        search_lines(work, begin, end - begin);
 }
 
 static void share_work(struct transpose_work *work)
 {
-    struct clb_workers workers;
-    clb_workers_lend(&workers, clb_div_up(work->lines, SHARE) - 1, false);
-    for (size_t i = 0; i < workers.count; i++)
-        clb_workers_start(&workers, i, take_shares, work);
-    take_shares(work);
-    clb_workers_return(&workers);
+    clb_workers_share(work->lines, SHARE, CLB_MAX_WORKERS + 1, do_lines, work);
 }
 
 static struct transpose_work transpose_of(clb_precision precision, size_t rows, size_t cols,

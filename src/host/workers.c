@@ -9,6 +9,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,4 +130,33 @@ void clb_workers_return(struct clb_workers *team)
         workers[team->member[i]].lent = false;
     team->count = 0;
     pthread_mutex_unlock(&lock);
+}
+
+struct sharing {
+    void (*work)(void *context, size_t thread, size_t begin, size_t end);
+    void *context;
+    size_t count, share;
+    atomic_size_t next, next_thread;
+};
+
+static void take_shares(void *argument)
+{
+    struct sharing *sharing = argument;
+    size_t begin, thread = atomic_fetch_add(&sharing->next_thread, 1);
+    while ((begin = atomic_fetch_add(&sharing->next, sharing->share)) < sharing->count)
+        sharing->work(sharing->context, thread, begin,
+                      clb_min(begin + sharing->share, sharing->count));
+}
+
+void clb_workers_share(size_t count, size_t share, size_t threads,
+                       void (*work)(void *context, size_t thread, size_t begin, size_t end),
+                       void *context)
+{
+    struct clb_workers team;
+    struct sharing sharing = {.work = work, .context = context, .count = count, .share = share};
+    clb_workers_lend(&team, clb_max(clb_min(clb_div_up(count, share), threads), 1) - 1, false);
+    for (size_t i = 0; i < team.count; i++)
+        clb_workers_start(&team, i, take_shares, &sharing);
+    take_shares(&sharing);
+    clb_workers_return(&team);
 }

@@ -25,6 +25,12 @@ void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void
 /* Wait until all tasks have ended, and return the threads for other calls. */
 void clb_workers_return(struct clb_workers *team);
 
+/* Call `work` for pieces of [0, count), of `share` each but the last, on this thread and on free
+ * ones, at most `threads` in all; `thread` numbers them. */
+void clb_workers_share(size_t count, size_t share, size_t threads,
+                       void (*work)(void *context, size_t thread, size_t begin, size_t end),
+                       void *context);
+
 /* Copy `runs` pieces of `bytes` each, to_step and from_step bytes apart, with non-temporal stores:
  * for data that will not be read soon (copy.c). */
 void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t from_step,

@@ -290,7 +290,7 @@ clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from, size
     writer.order = calloc(threads * lu->x.rows, sizeof *writer.order);
     if (writer.order == NULL)
         return CLB_ERR_NOMEM;
-    clb_share_columns(lu->x.cols, threads, write_columns, &writer);
+    clb_workers_share(lu->x.cols, CLB_COLUMN_SHARE, threads, write_columns, &writer);
     lu->result->columns_written = lu->x.cols;
     free(writer.order);
     return CLB_OK;

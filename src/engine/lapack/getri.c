@@ -94,7 +94,7 @@ clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     }
     if (status == CLB_OK) {
         struct getri_writer writer = {call, x, ld, element, order};
-        clb_share_columns(n, CLB_MAX_WORKERS + 1, write_inverse, &writer);
+        clb_workers_share(n, CLB_COLUMN_SHARE, CLB_MAX_WORKERS + 1, write_inverse, &writer);
     }
     free(order);
     free(x);

@@ -1,10 +1,8 @@
 /* What the runs of all algorithms have in common, see job.h. */
 #include "job.h"
+
 #include "host/workers.h"
 
-#include "engine/tuning/tuning.h"
-
-#include <stdatomic.h>
 #include <string.h>
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -111,38 +109,6 @@ clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x, void *ma
                                        : clb_queue_unmap(run->workspace.queue, x->mem, mapped);
 }
 
-/* Columns that a thread takes at once. */
-#define SHARE ((size_t)64)
-
-struct sharing {
-    void (*work)(void *context, size_t thread, size_t begin, size_t end);
-    void *context;
-    size_t cols;
-    atomic_size_t next_column, next_thread;
-};
-
-static void take_shares(void *argument)
-{
-    struct sharing *sharing = argument;
-    size_t begin, thread = atomic_fetch_add(&sharing->next_thread, 1);
-    while ((begin = atomic_fetch_add(&sharing->next_column, SHARE)) < sharing->cols)
-        sharing->work(sharing->context, thread, begin, clb_min(begin + SHARE, sharing->cols));
-}
-
-void clb_share_columns(size_t cols, size_t threads,
-                       void (*work)(void *context, size_t thread, size_t begin, size_t end),
-                       void *context)
-{
-    struct clb_workers workers;
-    struct sharing sharing = {.work = work, .context = context, .cols = cols};
-    size_t wanted = clb_min(clb_min(clb_div_up(cols, SHARE), threads), CLB_MAX_WORKERS + 1);
-    clb_workers_lend(&workers, clb_max(wanted, 1) - 1, false);
-    for (size_t i = 0; i < workers.count; i++)
-        clb_workers_start(&workers, i, take_shares, &sharing);
-    take_shares(&sharing);
-    clb_workers_return(&workers);
-}
-
 struct column_copy {
     const char *from;
     char *to;
@@ -166,7 +132,7 @@ void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols,
     if (out)
         copy = (struct column_copy){mapped, caller->a, step, caller_step, rows * run->element};
     if (!caller->adjoint)
-        clb_share_columns(cols, threads, copy_columns, &copy);
+        clb_workers_share(cols, CLB_COLUMN_SHARE, threads, copy_columns, &copy);
     else if (out)
         clb_transpose(run->precision, cols, rows, mapped, ld, caller->a, caller->lda, true);
     else

@@ -1,21 +1,18 @@
 /* job: what the runs of all algorithms have in common, for both kinds of memory.
  *
- * Where the device shares the host's memory, a matrix is in memory that the CPU can map, and the
- * CPU copies between that and the caller's matrix. Where the device has memory of its own, a
- * transfer queue moves the matrix in the order of an array of transfers: uploads, then downloads. A
- * run is
+ * Unified memory: a matrix is in memory that the CPU can map, and the CPU copies between that and
+ * the caller's matrix. Discrete memory: a transfer queue moves the matrix in the order of an array
+ * of transfers, uploads, then downloads. A run is
  *
  *     clb_job_open       the workspace; a device that can't compute declines here
- *     clb_job_matrix     memory for each matrix, and the transfers; all of it before anything is
+ *     clb_job_matrix     memory for each matrix, and the transfers: all of it before anything is
  *                        enqueued, so that a lack of memory is found in time
  *     clb_job_begin      starts the transfer queue
  *                        (the algorithm's steps)
  *     clb_job_complete   waits; nothing may be written to the caller's matrix before
  *                        (write-back)
  *     clb_job_end        waits for what is under way; says whether all of it has succeeded
- *     clb_job_close      releases everything
- *
- * The last two are called whatever has failed before. */
+ *     clb_job_close      releases everything; these two whatever has failed before */
 #ifndef CLB_JOB_H
 #define CLB_JOB_H
 
@@ -58,16 +55,13 @@ struct clb_job {
 /* A run on this device, not yet open, for the caller's first matrix. */
 struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                           clb_precision precision, struct clb_caller caller);
-
 clb_status clb_job_open(struct clb_job *run,
                         const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
-
 /* Get memory that lasts until the run is closed: a buffer; the memory of a matrix whose rows and
  * columns *x has, with a leading dimension unless that is set. */
 clb_status clb_job_buffer(struct clb_job *run, clb_memory_kind kind, size_t bytes,
                           struct clb_buffer **buffer) CLB_MUST_CHECK;
 clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
-
 clb_status clb_job_complete(struct clb_job *run) CLB_MUST_CHECK;
 clb_status clb_job_end(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
 void clb_job_close(struct clb_job *run);
@@ -79,7 +73,7 @@ void clb_job_close(struct clb_job *run);
  * columns are too far apart. */
 clb_status clb_job_view(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
 
-/* End the device's access to the caller's matrix, when all commands that used it have completed. */
+/* End that access, when all commands that used it have completed. */
 void clb_job_unwrap(struct clb_job *run);
 
 /* Copy the first `cols` columns of the caller's first matrix to x, by the CPU. *rest is that matrix
@@ -92,29 +86,24 @@ clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t
 clb_status clb_job_copy_out(struct clb_job *run, const struct clb_dmat *x,
                             bool *written) CLB_MUST_CHECK;
 
-/* Copy between the first columns of the caller's first matrix and memory that the CPU has mapped,
- * by at most so many threads; adjoints by as many as are free. */
+/* Copy between its first columns and memory that the CPU has mapped, by at most so many threads;
+ * adjoints by as many as are free. */
 void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols, void *mapped,
                   size_t ld, size_t threads);
 
-/* Wait for the queue and map x for the CPU; it begins at *mapped. clb_job_map_result: the same for
- * a result that will be written to the caller's memory: checks that all commands before have
- * succeeded. */
+/* Wait for the queue and map x for the CPU; it begins at *mapped. clb_job_map_result: for a result
+ * that will be written to the caller's memory: checks that all commands before have succeeded. */
 clb_status clb_job_map(struct clb_job *run, const struct clb_dmat *x, void **mapped) CLB_MUST_CHECK;
 clb_status clb_job_map_result(struct clb_job *run, const struct clb_dmat *x,
                               void **mapped) CLB_MUST_CHECK;
 clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x,
                          void *mapped) CLB_MUST_CHECK;
-
 /* Where the CPU sees x without a map, for what no command that is under way uses; NULL where it
  * does not. */
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x);
 
-/* Call `work` for shares of [0, cols) until all are done, on this thread and on free ones,
- * `threads` in all at most CLB_MAX_WORKERS + 1. `thread` numbers them. */
-void clb_share_columns(size_t cols, size_t threads,
-                       void (*work)(void *context, size_t thread, size_t begin, size_t end),
-                       void *context);
+/* Columns that a thread copies at once. */
+#define CLB_COLUMN_SHARE ((size_t)64)
 
 /* ---- discrete memory (job_discrete.c) ------------------------------------------------------- */
 
@@ -132,22 +121,19 @@ struct clb_transfer *clb_job_add_triangle(struct clb_job *run, bool down, const 
 /* The first column of the caller's matrix after the one that has column j. */
 size_t clb_job_end_of_matrix(const struct clb_job *run, size_t j);
 
-/* Open and start the transfer queue; wait for its end, as clb_transfer_queue_finish, and release
- * it. Where memory is unified there is none. */
+/* Open and start the transfer queue; wait for its end, as clb_transfer_queue_finish; release it. */
 clb_status clb_job_begin(struct clb_job *run) CLB_MUST_CHECK;
 clb_status clb_job_end_transfers(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
 void clb_job_close_transfers(struct clb_job *run);
 
-/* Let the workspace's queue wait for an upload, which has *columns. Nothing to do where memory is
- * unified. */
+/* Let the workspace's queue wait for an upload, which has *columns. This and clb_job_begin do
+ * nothing where memory is unified. */
 clb_status clb_job_await(struct clb_job *run, size_t upload) CLB_MUST_CHECK;
 clb_status clb_job_await_columns(struct clb_job *run, size_t upload,
                                  size_t *columns) CLB_MUST_CHECK;
-/* Let a download begin when the workspace's queue has come here. Downloads are published in
- * order. */
+/* Let a download begin when the workspace's queue has come here. Downloads are published in order;
+ * clb_job_written: the number of columns that they have written to the caller's matrix. */
 clb_status clb_job_publish(struct clb_job *run, size_t download) CLB_MUST_CHECK;
-
-/* The number of columns that the downloads have written to the caller's matrix. */
 size_t clb_job_written(const struct clb_job *run);
 
 /* ---- panels ---------------------------------------------------------------------------------- */
@@ -155,15 +141,14 @@ size_t clb_job_written(const struct clb_job *run);
 /* A right-looking factorisation: step k factors a panel, columns k ... k+w-1 of x from row k on,
  * and applies it to the columns on its right. Nothing is done to a panel after its step.
  *
- * Where the device has its own memory the CPU factors panels in pinned memory, with look-ahead:
- * step k first updates the columns of the next panel, which is then downloaded, so that the CPU
- * factors it while the device updates the other columns. Memory for one panel is enough, because
- * the download of the next is enqueued behind work that waits for the upload of the last one.
- * Columns that are still being uploaded get the first step in groups as they arrive. */
+ * Discrete memory: the CPU factors panels in pinned memory, with look-ahead: step k first updates
+ * the columns of the next panel, which is then downloaded, so that the CPU factors it while the
+ * device updates the others. Memory for one panel is enough, because the download of the next is
+ * enqueued behind work that waits for the upload of the last one. Columns that are still being
+ * uploaded get the first step in groups as they arrive. */
 struct clb_panel_work {
     size_t (*width)(const void *context, size_t k);
-    /* The CPU factors the panel from a copy, or in mapped memory; `panel` is its first element,
-     * that of row k. */
+    /* The CPU factors the panel in a copy or in mapped memory, where row k is first. */
     void (*factor)(void *context, size_t k, size_t width, void *panel, size_t ld);
     /* Whether the algorithm factors the panel itself, where it is; and how. NULL: never. */
     bool (*is_in_place)(const void *context, size_t k);
@@ -186,9 +171,8 @@ struct clb_panels {
     clb_event down;            /* the download of a panel, while one is outstanding */
 };
 
-/* Run all steps. */
+/* Run all steps; have the CPU factor a panel in mapped memory. */
 clb_status clb_panels_run(struct clb_panels *panels) CLB_MUST_CHECK;
-/* Have the CPU factor a panel in mapped memory. */
 clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k,
                                     size_t width) CLB_MUST_CHECK;
 
