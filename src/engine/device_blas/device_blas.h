@@ -70,8 +70,8 @@ struct clb_links {
     clb_event *event;
 };
 
-/* Launch a kernel on the workspace's queue: one of trsm and laswp; or of any program, with so many
- * groups of so many work-items. `links` may be NULL. */
+/* Launch a kernel of trsm or laswp on the workspace's queue; or of any program, with so many groups
+ * of so many work-items. `links` may be NULL. */
 clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
                                 const char *name, const struct clb_argument *arguments,
                                 size_t count) CLB_MUST_CHECK;
@@ -90,23 +90,20 @@ _Static_assert(sizeof(size_t) == sizeof(cl_ulong), "size_t is the kernels' ulong
 
 /* ---- rows that change place; copies ---------------------------------------------------------- */
 
-/* Row `from` is copied to row `to`. All moves of an operation happen at once. */
+/* Row `from` is copied to row `to`; UINT32_MAX: none. All moves of an operation happen at once. */
 struct clb_move {
     cl_uint to, from;
 };
 
-/* Send the first `count` moves in workspace->moves_host to the device, for the operations that
- * follow. The caller may write new ones only when this transfer is complete. */
+/* Send the first `count` moves in workspace->moves_host, where the caller may write new ones only
+ * when this transfer is complete; apply them to the rows of x; copy x to y and apply them. */
 clb_status clb_dmat_send_moves(struct clb_workspace *workspace, size_t count) CLB_MUST_CHECK;
-/* Apply the moves that were sent to the rows of x. clb_dmat_move_copy: copy x to y and apply
- * them. */
 clb_status clb_dmat_move(struct clb_workspace *workspace, const struct clb_dmat *x,
                          size_t count) CLB_MUST_CHECK;
 clb_status clb_dmat_move_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
                               const struct clb_dmat *y, size_t count) CLB_MUST_CHECK;
-/* Apply moves that are in a buffer on the device: `count` of them from number `first` on; those to
- * row UINT32_MAX are skipped. The `gap` columns that follow the first `before` columns of x are
- * left out and are not counted in x->cols. */
+/* Apply moves that are in a buffer on the device, from number `first` on. The `gap` columns that
+ * follow the first `before` columns of x are left out and are not counted in x->cols. */
 struct clb_moves {
     cl_mem mem;
     size_t first, count;
@@ -151,6 +148,11 @@ struct clb_dmat_update {
 };
 clb_status clb_dmat_update(struct clb_workspace *workspace,
                            const struct clb_dmat_update *update) CLB_MUST_CHECK;
+
+/* Pack rows of A, for products that the caller enqueues itself, by as few launches as possible. */
+clb_status clb_workspace_pack(const struct clb_workspace *workspace, const struct clb_chunk *chunk,
+                              size_t rows, size_t depth, cl_mem packed,
+                              cl_ulong offset) CLB_MUST_CHECK;
 
 /* The most products that may be summed before they are subtracted from right-hand sides of a system
  * of order n; 0: any number. It limits rounding errors where that matters, see update.c. */

@@ -23,18 +23,16 @@ static clb_status potf2_get_program(struct clb_potf2 *block, struct clb_workspac
     return clb_program_get(workspace->runtime, &clb_kernel_potf2, options, &block->program);
 }
 
-/* The host's copy of the state has two words, which are used alternately. */
 static clb_status potf2_get_memory(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
-    size_t bytes = CLB_COUNT_OF(block->seen) * sizeof(cl_int);
-    clb_status status =
-        clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, sizeof(cl_int), &block->state);
+    const size_t bytes = sizeof(cl_int);
+    clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, bytes, &block->state);
     if (status == CLB_OK)
         status = clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST, bytes, &block->state_host);
     if (status != CLB_OK)
         return status;
     memset(block->state_host->host, 0, bytes);
-    return clb_queue_write_now(workspace->queue, block->state->mem, 0, sizeof(cl_int),
+    return clb_queue_write_now(workspace->queue, block->state->mem, 0, bytes,
                                block->state_host->host);
 }
 
@@ -58,10 +56,7 @@ clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspa
 
 void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, bool idle)
 {
-    for (size_t i = 0; i < CLB_COUNT_OF(block->seen); i++) {
-        if (block->seen[i] != NULL)
-            clb_event_release(block->seen[i]);
-    }
+    clb_event_drop(&block->seen);
     clb_buffer_end(workspace->runtime, block->state, idle);
     clb_buffer_end(workspace->runtime, block->state_host, idle);
     *block = (struct clb_potf2){0};
@@ -80,42 +75,29 @@ clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *works
 
 /* ---- the state ------------------------------------------------------------------------------- */
 
-/* Wait for the copy that was enqueued for `turn`, and read it; leaves *info alone if there was
- * none. */
-static clb_status potf2_take(struct clb_potf2 *block, struct clb_workspace *workspace, size_t turn,
-                             size_t *info)
+/* Wait for the copy of the state, and read it; leaves *info alone where there is none. */
+static clb_status potf2_take(struct clb_potf2 *block, struct clb_workspace *workspace, size_t *info)
 {
-    const cl_int *state = block->state_host->host;
-    if (block->seen[turn] == NULL)
+    if (block->seen == NULL)
         return CLB_OK;
-    clb_status status = clb_queue_set_await(workspace->queue_set, &block->seen[turn]);
+    clb_status status = clb_queue_set_await(workspace->queue_set, &block->seen);
     if (status == CLB_OK)
-        *info = (size_t)state[turn];
+        *info = (size_t) * (const cl_int *)block->state_host->host;
     return status;
-}
-
-static clb_status potf2_ask(struct clb_potf2 *block, struct clb_workspace *workspace, size_t turn)
-{
-    cl_int *state = block->state_host->host;
-    clb_status status = clb_queue_read(workspace->queue, block->state->mem, 0, sizeof *state,
-                                       state + turn, 0, NULL, &block->seen[turn]);
-    return status == CLB_OK ? clb_queue_flush(workspace->queue) : status;
 }
 
 clb_status clb_potf2_look(struct clb_potf2 *block, struct clb_workspace *workspace, size_t *info)
 {
-    size_t turn = block->turn++ % CLB_COUNT_OF(block->seen);
-    clb_status status = potf2_ask(block, workspace, turn);
     *info = 0;
-    return status == CLB_OK ? potf2_take(block, workspace, 1 - turn, info) : status;
+    clb_status status = potf2_take(block, workspace, info);
+    if (status == CLB_OK)
+        status = clb_queue_read(workspace->queue, block->state->mem, 0, sizeof(cl_int),
+                                block->state_host->host, 0, NULL, &block->seen);
+    return status == CLB_OK ? clb_queue_flush(workspace->queue) : status;
 }
 
 clb_status clb_potf2_finish(struct clb_potf2 *block, struct clb_workspace *workspace, size_t *info)
 {
-    size_t turn = block->turn++ % CLB_COUNT_OF(block->seen), before = 0;
-    clb_status status = potf2_take(block, workspace, 1 - turn, &before);
-    *info = 0;
-    if (status == CLB_OK)
-        status = potf2_ask(block, workspace, turn);
-    return status == CLB_OK ? potf2_take(block, workspace, turn, info) : status;
+    clb_status status = clb_potf2_look(block, workspace, info);
+    return status == CLB_OK ? potf2_take(block, workspace, info) : status;
 }

@@ -9,8 +9,7 @@ struct clb_potf2 {
     struct clb_program *program; /* NULL: the device does not factor blocks */
     size_t most, group;          /* largest order of a block; work-items */
     struct clb_buffer *state, *state_host;
-    clb_event seen[2]; /* events of the last two copies of the state to the host, alternating */
-    size_t turn;
+    clb_event seen; /* the last copy of the state to the host */
 };
 
 /* Prepare to factor blocks on the workspace's device. CLB_ERR_UNSUPPORTED when that factored a test
@@ -32,8 +31,8 @@ clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *works
                             const struct clb_dmat *x, bool upper, size_t first) CLB_MUST_CHECK;
 
 /* Set *info to the first column (1-based) with a pivot that is not positive, or 0, one call late:
- * enqueues a copy of the current value and returns the one that the call before copied, so that the
- * device never waits for the host. The first call returns 0. */
+ * returns what the call before has asked for, which the first call has not, and enqueues a copy of
+ * the current value, so that the device has work while the host waits. */
 clb_status clb_potf2_look(struct clb_potf2 *block, struct clb_workspace *workspace,
                           size_t *info) CLB_MUST_CHECK;
 /* The same, but returns the value after everything that was enqueued; waits for it. */

@@ -17,24 +17,27 @@ static struct clb_chunk chunk_of(const struct clb_dmat *x, clb_operand_role role
                               .conjugated = op == CLB_OP_C};
 }
 
+clb_status clb_workspace_pack(const struct clb_workspace *workspace, const struct clb_chunk *chunk,
+                              size_t rows, size_t depth, cl_mem packed, cl_ulong offset)
+{
+    const struct clb_gemm_variant *variant = workspace->variant;
+    clb_status status = CLB_OK;
+    for (size_t i0 = 0, some; i0 < rows && status == CLB_OK; i0 += some) {
+        struct clb_chunk part = *chunk;
+        some = clb_min(workspace->max_m, rows - i0);
+        part.offset += i0 * (chunk->depth_contiguous ? chunk->ld : 1);
+        part.diagonal += (ptrdiff_t)i0;
+        status =
+            clb_gemm_pack(workspace->queue_set, variant, CLB_OPERAND_A, &part, some, depth, packed,
+                          offset + clb_packed_offset(variant, CLB_OPERAND_A, i0, depth), NULL,
+                          (struct clb_order){.queue = workspace->queue});
+    }
+    return status;
+}
+
 static cl_mem packed_a(const struct clb_workspace *workspace, const struct clb_dmat_update *update)
 {
     return (update->keep || update->kept ? workspace->kept_a : workspace->packed_a)->mem;
-}
-
-static clb_status pack_a(struct clb_workspace *workspace, const struct clb_dmat_update *update,
-                         size_t p0, size_t depth)
-{
-    clb_status status = CLB_OK;
-    for (size_t i0 = 0, rows; i0 < update->c.rows && status == CLB_OK; i0 += rows) {
-        rows = clb_min(workspace->max_m, update->c.rows - i0);
-        struct clb_chunk chunk = chunk_of(&update->a, CLB_OPERAND_A, update->op_a, i0, p0);
-        status = clb_gemm_pack(workspace->queue_set, workspace->variant, CLB_OPERAND_A, &chunk,
-                               rows, depth, packed_a(workspace, update),
-                               clb_packed_offset(workspace->variant, CLB_OPERAND_A, i0, depth),
-                               NULL, (struct clb_order){.queue = workspace->queue});
-    }
-    return status;
 }
 
 /* Choose rows and columns of C for one launch, so that each has at most most_tiles tiles and there
@@ -189,8 +192,10 @@ clb_status clb_dmat_update(struct clb_workspace *workspace, const struct clb_dma
     const struct update_way way = choose_way(workspace, update, most);
     for (size_t p0 = 0, depth; p0 < k && status == CLB_OK; p0 += depth) {
         depth = clb_min(most, k - p0);
+        const struct clb_chunk a = chunk_of(&update->a, CLB_OPERAND_A, update->op_a, 0, p0);
         if (!way.raw && (!update->kept || depth < k))
-            status = pack_a(workspace, update, p0, depth);
+            status = clb_workspace_pack(workspace, &a, update->c.rows, depth,
+                                        packed_a(workspace, update), 0);
         for (size_t j0 = 0, cols; j0 < update->c.cols && status == CLB_OK; j0 += cols) {
             cols = clb_min(workspace->max_n, update->c.cols - j0);
             status = dmat_multiply(workspace, update, &way, j0, cols, p0, depth);

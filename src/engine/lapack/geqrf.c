@@ -1,42 +1,85 @@
-/* LAPACK xGEQRF in the caller's memory.
+/* LAPACK xGEQRF, xORGQR and xUNGQR in the caller's memory.
  *
- * Right-looking, blocked. Step k takes a panel of columns k ... k+w-1: the next library factors its
- * rows from k on, on the CPU; the device applies the block of reflectors, conjugate-transposed, to
- * the columns on the right (larfb.h). job.h has the order of the steps for both kinds of
- * memory.
+ * xGEQRF is right-looking, blocked. Step k takes a panel of columns k ... k+w-1: the next library
+ * factors its rows from k on, on the CPU; the device applies the block of reflectors, conjugate-
+ * transposed, to the columns on the right (larfb.h). job.h has the order of the steps for both
+ * kinds of memory.
  *
  * The memory of A may have A^H, as xGELQF's has: the copies to and from the device transpose, and
  * rows of the memory are written as columns of A would be.
  *
- * Nothing is written to the caller's matrix before the factorisation on the device is complete:
- * until then a failure means that the next library factors the intact matrix. The columns are
- * written back from left to right; a failure in it is what clb_geqrf_resume is for. */
+ * Nothing is written to the caller's matrix before everything on the device is complete: until then
+ * a failure means that the next library has the intact matrix. xGEQRF's columns are written back
+ * from left to right; a failure in it is what clb_geqrf_resume is for. */
 #include "engine/device_blas/larfb.h"
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
-struct geqrf_run {
+struct qr_run {
     struct clb_job run;
     const struct clb_call *call;
+    size_t nb;
+    struct clb_reflectors reflectors;
+    struct clb_dmat x; /* on the device, m x n: A, or Q */
+
+    /* xGEQRF */
     const struct clb_host_blas *next;
     struct clb_factors *result;
-    size_t inner, nb; /* inner: min(m, n) */
-    struct clb_reflectors reflectors;
+    size_t inner; /* min(m, n) */
     struct clb_panels panels;
-    struct clb_dmat x; /* m x n, on the device */
+
+    /* xORGQR */
+    struct clb_dmat vectors;
 };
 
-/* ---- steps ----------------------------------------------------------------------------------- */
+static struct qr_run qr_of(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           const struct clb_call *call)
+{
+    const bool adjoint = clb_call_is_adjoint(call);
+    const size_t m = adjoint ? call->n : call->m, n = adjoint ? call->m : call->n;
+    const struct clb_caller caller = {call->a, call->lda, n, adjoint};
+    return (struct qr_run){.run = clb_job_on(runtime, variant, call->precision, caller),
+                           .call = call,
+                           .x = {.rows = m, .cols = n}};
+}
+
+/* For blocks of `count` reflectors in all. *kernel is for reports. */
+static clb_status qr_open(struct qr_run *qr, size_t count, const char **kernel)
+{
+    struct clb_job *run = &qr->run;
+    qr->nb = clb_min(run->variant->tuning.value[CLB_PARAM_GEQRF_NB], count);
+    const struct clb_workspace_limits limits =
+        clb_reflectors_limits(qr->x.rows, qr->nb, false, qr->x.cols);
+    clb_status status = clb_job_open(run, &limits);
+    if (status != CLB_OK)
+        return status;
+    *kernel = run->workspace.variant->name;
+    return clb_job_matrix(run, &qr->x);
+}
+
+static clb_status open_reflectors(struct qr_run *qr, struct clb_dmat vectors, const void *tau)
+{
+    qr->reflectors = (struct clb_reflectors){.nb = qr->nb, .a = vectors, .tau = tau};
+    return clb_reflectors_open(&qr->reflectors, &qr->run.workspace, qr->x.cols);
+}
+
+static void qr_close(struct qr_run *qr)
+{
+    clb_reflectors_close(&qr->reflectors, qr->run.idle);
+    clb_job_close(&qr->run);
+}
+
+/* ---- xGEQRF: steps -------------------------------------------------------------------------- */
 
 static size_t geqrf_width(const void *context, size_t k)
 {
-    const struct geqrf_run *qr = context;
+    const struct qr_run *qr = context;
     return clb_min(qr->nb, qr->inner - k);
 }
 
 static void geqrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld)
 {
-    const struct geqrf_run *qr = context;
+    const struct qr_run *qr = context;
     const struct clb_host_blas *next = qr->next;
     struct clb_call part = clb_call_of(clb_routine_of(CLB_KIND_geqrf, qr->call->precision, false));
     part.m = qr->x.rows - k;
@@ -53,7 +96,7 @@ static void geqrf_factor(void *context, size_t k, size_t width, void *panel, siz
 
 static clb_status geqrf_prepare(void *context, size_t k, size_t width)
 {
-    struct geqrf_run *qr = context;
+    struct qr_run *qr = context;
     size_t first = k + width;
     return first < qr->x.cols ? clb_reflectors_form(&qr->reflectors, k, first) : CLB_OK;
 }
@@ -61,42 +104,30 @@ static clb_status geqrf_prepare(void *context, size_t k, size_t width)
 static clb_status geqrf_apply(void *context, size_t k, size_t width, size_t first, size_t count,
                               bool kept)
 {
-    struct geqrf_run *qr = context;
+    struct qr_run *qr = context;
     const struct clb_dmat c = clb_dmat_part(&qr->x, k, first, qr->x.rows - k, count);
     (void)width;
     (void)kept;
     return clb_reflectors_apply(&qr->reflectors, k, CLB_OP_C, &c);
 }
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* ---- xGEQRF: the run ------------------------------------------------------------------------- */
 
-static clb_status geqrf_open(struct geqrf_run *qr)
+static clb_status geqrf_open(struct qr_run *qr)
 {
-    const bool adjoint = clb_call_is_adjoint(qr->call);
-    struct clb_job *run = &qr->run;
-    size_t m = adjoint ? qr->call->n : qr->call->m, n = adjoint ? qr->call->m : qr->call->n;
-    qr->inner = clb_min(m, n);
-    qr->nb = clb_min(run->variant->tuning.value[CLB_PARAM_GEQRF_NB], qr->inner);
-    qr->x = (struct clb_dmat){.rows = m, .cols = n};
+    qr->inner = clb_min(qr->x.rows, qr->x.cols);
     qr->panels.end = qr->inner;
-    qr->panels.cols = n;
-    const struct clb_workspace_limits limits = clb_reflectors_limits(m, qr->nb, false, n);
-    clb_status status = clb_job_open(run, &limits);
+    qr->panels.cols = qr->x.cols;
+    clb_status status = qr_open(qr, qr->inner, &qr->result->kernel);
     if (status != CLB_OK)
         return status;
-    qr->result->kernel = run->workspace.variant->name;
-    status = clb_job_matrix(run, &qr->x);
-    if (status != CLB_OK)
-        return status;
-    qr->reflectors = (struct clb_reflectors){
-        .nb = qr->nb, .a = clb_dmat_part(&qr->x, 0, 0, m, qr->inner), .tau = qr->result->tau};
-    return clb_reflectors_open(&qr->reflectors, &run->workspace, n);
+    return open_reflectors(qr, clb_dmat_part(&qr->x, 0, 0, qr->x.rows, qr->inner), qr->result->tau);
 }
 
 /* Unified memory: the CPU copies the first panel in, because it factors it, and the device the rest
  * where it can. Discrete memory: uploads begin, and the CPU copies the first panel to pinned
  * memory. */
-static clb_status geqrf_bring_in(struct geqrf_run *qr)
+static clb_status geqrf_bring_in(struct qr_run *qr)
 {
     struct clb_job *run = &qr->run;
     size_t m = qr->x.rows, n = qr->x.cols, first = geqrf_width(qr, 0);
@@ -131,12 +162,9 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                                                .factor = geqrf_factor,
                                                .prepare = geqrf_prepare,
                                                .apply = geqrf_apply};
-    const bool adjoint = clb_call_is_adjoint(call);
-    const struct clb_caller caller = {call->a, call->lda, adjoint ? call->m : call->n, adjoint};
-    struct geqrf_run qr = {.run = clb_job_on(runtime, variant, call->precision, caller),
-                           .call = call,
-                           .next = next,
-                           .result = result};
+    struct qr_run qr = qr_of(runtime, variant, call);
+    qr.next = next;
+    qr.result = result;
     qr.panels = (struct clb_panels){.run = &qr.run, .work = &work, .context = &qr, .x = &qr.x};
     *result = (struct clb_factors){.tau = result->tau, .kernel = variant->name};
     bool written = false;
@@ -152,7 +180,91 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                                  : clb_job_copy_out(&qr.run, &qr.x, &written);
     status = clb_job_end(&qr.run, status);
     result->columns_written = qr.run.discrete ? clb_job_written(&qr.run) : written ? qr.x.cols : 0;
-    clb_reflectors_close(&qr.reflectors, qr.run.idle);
-    clb_job_close(&qr.run);
+    qr_close(&qr);
+    return status;
+}
+
+/* ---- xORGQR ----------------------------------------------------------------------------------
+ *
+ * Q = H1*...*Hb*I, from the last block to the first, so that block k only changes rows and columns
+ * from its first on. Q has memory of its own, beside that of the vectors, which a device that
+ * shares the host's memory uses in place. */
+
+struct clb_call clb_orgqr_rest(const struct clb_call *call, const struct clb_orgqr_result *result)
+{
+    struct clb_call rest = *call;
+    *(clb_call_is_adjoint(call) ? &rest.m : &rest.n) = result->columns_left;
+    rest.k = clb_min(call->k, result->columns_left);
+    return rest;
+}
+
+/* The transfers: the upload of the vectors, and downloads of Q's columns from right to left. */
+static clb_status orgqr_plan(struct qr_run *qr)
+{
+    struct clb_job *run = &qr->run;
+    const size_t m = qr->x.rows, n = qr->x.cols;
+    size_t each = clb_piece_columns(m * run->element, qr->nb);
+    clb_status status = clb_job_plan(run, 1 + clb_div_up(n, each));
+    if (status != CLB_OK)
+        return status;
+    clb_job_add_columns(run, false, &qr->vectors, 0);
+    for (size_t end = n, cols; end > 0; end -= cols) {
+        cols = clb_min(each, end);
+        const struct clb_dmat part = clb_dmat_part(&qr->x, 0, end - cols, m, cols);
+        clb_job_add_columns(run, true, &part, end - cols)->extent = cols;
+    }
+    return CLB_OK;
+}
+
+static clb_status orgqr_open(struct qr_run *qr, struct clb_orgqr_result *result)
+{
+    struct clb_job *run = &qr->run;
+    clb_status status = qr_open(qr, qr->call->k, &result->kernel);
+    qr->vectors = (struct clb_dmat){.rows = qr->x.rows, .cols = qr->call->k};
+    if (status == CLB_OK)
+        status =
+            run->discrete ? clb_job_matrix(run, &qr->vectors) : clb_job_view(run, &qr->vectors);
+    if (status == CLB_OK)
+        status = open_reflectors(qr, qr->vectors, qr->call->tau);
+    if (status == CLB_OK && run->discrete)
+        status = orgqr_plan(qr);
+    return status == CLB_OK ? clb_job_begin(run) : status;
+}
+
+static clb_status make_q(struct qr_run *qr)
+{
+    struct clb_workspace *workspace = &qr->run.workspace;
+    size_t m = qr->x.rows, n = qr->x.cols, blocks = clb_div_up(qr->call->k, qr->nb);
+    clb_status status = clb_job_await(&qr->run, 0);
+    if (status == CLB_OK)
+        status = clb_reflectors_form(&qr->reflectors, 0, qr->call->k);
+    if (status == CLB_OK)
+        status = clb_dmat_trapezoid(workspace, &qr->x, &qr->x, false);
+    for (size_t i = blocks; i-- > 0 && status == CLB_OK;) {
+        size_t k = i * qr->nb;
+        const struct clb_dmat c = clb_dmat_part(&qr->x, k, k, m - k, n - k);
+        status = clb_reflectors_apply(&qr->reflectors, k, CLB_OP_N, &c);
+    }
+    /* The caller's columns hold the vectors until everything is known to have succeeded. */
+    return status == CLB_OK ? clb_job_complete(&qr->run) : status;
+}
+
+clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_call *call, struct clb_orgqr_result *result)
+{
+    struct qr_run qr = qr_of(runtime, variant, call);
+    struct clb_job *run = &qr.run;
+    bool written = false;
+    *result = (struct clb_orgqr_result){.columns_left = qr.x.cols, .kernel = variant->name};
+    clb_status status = orgqr_open(&qr, result);
+    if (status == CLB_OK)
+        status = make_q(&qr);
+    for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
+        status = clb_job_publish(run, i);
+    if (status == CLB_OK && !run->discrete)
+        status = clb_job_copy_out(run, &qr.x, &written);
+    status = clb_job_end(run, status);
+    result->columns_left -= run->discrete ? clb_job_written(run) : written ? qr.x.cols : 0;
+    qr_close(&qr);
     return status;
 }

@@ -48,22 +48,17 @@ void clb_getrf_close(struct clb_getrf_run *lu);
 
 /* ---- a step; those with a `context`, a struct clb_getrf_run, are a struct clb_panel_work's --- */
 
-/* Columns of the panel that begins with column k. */
+/* Columns of the panel that begins with column k; have the next library factor it, or any part of
+ * the matrix, for which info is returned. */
 size_t clb_getrf_width(const void *context, size_t k);
-
-/* Have the next library factor a part of the matrix; returns info. */
+void clb_getrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld);
 size_t clb_getrf_on_host(const struct clb_host_blas *next, const struct clb_call *call, size_t m,
                          size_t n, void *a, size_t lda, int64_t *ipiv);
 
-/* Have the next library factor the panel that begins at (k, k). */
-void clb_getrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld);
-
-/* Whether the device factors the panel of the rows from k on; let it do so, and wait for it. */
+/* Whether the device factors the panel of the rows from k on; let it do so, and wait for it; wait
+ * for all that it factors, and read the pivots of columns [k, k + width) and info. */
 bool clb_getrf_is_on_device(const void *context, size_t k);
 clb_status clb_getrf_factor_on_device(void *context, size_t k, size_t width) CLB_MUST_CHECK;
-
-/* Wait for the panels that the device factors, and read the pivots of columns [k, k + width) and
- * info. */
 clb_status clb_getrf_read_pivots(struct clb_getrf_run *lu, size_t k, size_t width) CLB_MUST_CHECK;
 
 /* Send the interchanges of columns [k, k + width) to the device as lu->moves, and pack the triangle
@@ -83,9 +78,8 @@ clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace
 
 /* ---- write-back ------------------------------------------------------------------------------ */
 
-/* Set order[i] to the row that interchanges [first, end) bring to row i; `order` has room for m.
- * The columns of a panel still need the interchanges of all later steps when they are written
- * back. */
+/* Set order[i], for each of m rows, to the row that interchanges [first, end) bring to row i. When
+ * they are written back the columns of a panel still need those of all later steps. */
 void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, cl_uint *order);
 
 /* Copy the complete factors from host memory, with the leading dimension of x, to the caller's
@@ -108,11 +102,10 @@ size_t clb_getrf_count_rhs(const struct clb_getrf_run *lu, size_t first, size_t 
 
 /* ---- getrf_lookahead.c: all steps, where the device factors the panels ----------------------- */
 
-/* Add the uploads of the matrix: one for each panel, then any number for the columns that follow.
- */
+/* Add the uploads: one for each panel, then any number for the columns that follow. Run all steps,
+ * when the run has begun. CLB_OK: the factors are complete on the device, and the host has the
+ * pivots. */
 void clb_lookahead_add_uploads(struct clb_getrf_run *lu);
-/* Run all steps on the matrix; the run has begun. CLB_OK: the factorisation is complete on the
- * device, and the host has the pivots. */
 clb_status clb_lookahead_run(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
 /* ---- getrf_ooc.c: matrices larger than the device's memory ----------------------------------- */

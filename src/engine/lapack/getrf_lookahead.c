@@ -1,15 +1,14 @@
 /* The steps of LU with look-ahead on two queues, where the device has memory of its own and factors
  * the panels.
  *
- * Columns are uploaded in groups: one group for each panel, and others for the columns after the
- * last panel. Panels have a queue of their own, "ahead". In step s it applies step s-1 to group s
- * and factors that panel. Meanwhile the other queue, for updates, applies step s-1 to the groups
- * after s: first to s+1, because that is the next panel. The host neither reads pivots nor waits
- * for panels to be factored. It is at most one panel ahead of the device, so that it knows which
- * groups have arrived when it enqueues the work on them. Groups that arrive later catch up on all
- * steps that they have missed.
+ * Columns are uploaded in groups: one for each panel, and others for the columns after the last
+ * one. Panels have a queue of their own, "ahead". In step s it applies step s-1 to group s and
+ * factors that panel. Meanwhile the other queue, for updates, applies step s-1 to the groups after
+ * s: first to s+1, the next panel. The host neither reads pivots nor waits for panels to be
+ * factored. It is at most one panel ahead of the device, so that it knows which groups have arrived
+ * when it enqueues the work on them. Groups that arrive later catch up on the steps they missed.
  *
- * Only one queue uses a group at a time. The queue of updates applies step t to groups from t+2 on
+ * Only one queue uses a group at a time: the queue of updates applies step t to groups from t+2 on
  * only, and `ready` signals when it has done so to group t+2, which the queue "ahead" uses from
  * step t+2 on. What a queue reads of the other's results is final: panels, and their interchanges
  * as moves. */

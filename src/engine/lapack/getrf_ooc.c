@@ -42,9 +42,9 @@ struct ooc_run {
     struct ooc_panel *panel;
     struct ooc_block *block;
     size_t panels, blocks;
-    struct clb_buffer *memory, *slot[SLOTS];
-    cl_uint *order[SLOTS + 1]; /* row orders for the slots; the last for a block */
-    char *host;                /* the copy of the matrix; leading dimension lu.x.ld */
+    struct clb_dmat memory, slot[SLOTS]; /* for a block; for panels of earlier ones */
+    cl_uint *order[SLOTS + 1];           /* row orders for the slots; the last for a block */
+    char *host;                          /* the copy of the matrix; leading dimension lu.x.ld */
 };
 
 /* ---- plan ------------------------------------------------------------------------------------ */
@@ -84,7 +84,7 @@ static char *host_column(const struct ooc_run *ooc, size_t j)
 static struct clb_dmat window(const struct ooc_run *ooc, const struct ooc_block *block)
 {
     struct clb_dmat x = ooc->lu.x;
-    x.mem = ooc->memory->mem;
+    x.mem = ooc->memory.mem;
     x.offset = (size_t)0 - block->first * x.ld;
     x.cols = block->end;
     return x;
@@ -94,7 +94,7 @@ static struct clb_dmat window(const struct ooc_run *ooc, const struct ooc_block 
 static struct clb_dmat slot_of(const struct ooc_run *ooc, const struct ooc_panel *panel,
                                size_t turn)
 {
-    return (struct clb_dmat){ooc->slot[turn % SLOTS]->mem, 0, ooc->lu.x.rows - panel->first,
+    return (struct clb_dmat){ooc->slot[turn % SLOTS].mem, 0, ooc->lu.x.rows - panel->first,
                              panel->width, ooc->lu.x.ld};
 }
 
@@ -152,13 +152,10 @@ static clb_status add_transfers(struct ooc_run *ooc)
     return CLB_OK;
 }
 
-static clb_status ooc_get_columns(struct ooc_run *ooc, size_t cols, struct clb_buffer **buffer)
+static clb_status ooc_get_columns(struct ooc_run *ooc, size_t cols, struct clb_dmat *x)
 {
-    const struct clb_getrf_run *lu = &ooc->lu;
-    size_t bytes;
-    clb_status status = clb_extent_bytes(lu->x.ld, cols, lu->x.ld, lu->run.element, &bytes);
-    return status == CLB_OK ? clb_job_buffer(&ooc->lu.run, CLB_MEMORY_DEVICE, bytes, buffer)
-                            : status;
+    *x = (struct clb_dmat){.rows = ooc->lu.x.rows, .cols = cols, .ld = ooc->lu.x.ld};
+    return clb_job_matrix(&ooc->lu.run, x);
 }
 
 /* Divide the matrix into blocks of about `width` columns and get all memory, before anything is

@@ -8,23 +8,22 @@
  *     L = [L11 0; L21 L22]:  X22 = L22^-1, X21 = -(X22*L21)*L11^-1, X11 = L11^-1.
  *
  * X21 is a product with the part that is already inverted, and then a solve with the given
- * triangle. So X*L - I is small componentwise, like the residual of a solve (Du Croz and Higham
- * 1992, method 2C; LAPACK xTRTRI); for U it is U*X - I. Solving on both sides would multiply the
- * error by the condition number. For diagonal blocks X*L = I is solved by substitution.
+ * triangle, diagonal blocks are solved by substitution. So X*L - I (for U, U*X - I) is small
+ * componentwise, like the residual of a solve (Du Croz and Higham 1992, method 2C; LAPACK xTRTRI);
+ * solving on both sides would multiply the error by the condition number.
  *
  * The product L^H*L, or U*U^H: where kernels skip zeros, L^H is packed as the triangle that it is,
- * and multiplied with itself. Other kernels compute it by block rows: its rows [i, i + h) are
- * L(i:n, i:i+h)^H*L(i:n, 0:i+h), one product of depth n - i. The inverse of L*L^H is the inverse
- * followed by the product. Of the two residuals of L^-1 the small one matters more for that:
+ * and multiplied with itself. Other kernels compute it by block rows: rows [i, i + h) are L(i:n,
+ * i:i+h)^H*L(i:n, 0:i+h). The inverse of L*L^H is the inverse followed by the product, since
  * L*L^H*X^H*X - I is L*(R + R^H)*L^-1 where R = X*L - I.
  *
  * Other products are computed in strips. The zeros of triangles in them are multiplied or, by
  * kernels that can, skipped except for the width of a micro-tile. So X has zeros within `base` of
  * its diagonal in the other triangle, and is undefined beyond.
  *
- * Nothing is written to the caller's matrix before the result is complete in host memory. Then the
- * CPU copies it, which can't fail; a failure before leaves the matrix intact for the next library.
- * So does a result with an entry that is not finite, because it may come from multiplied zeros that
+ * Nothing is written to the caller's matrix before the result is complete in host memory; the CPU
+ * copies it, which can't fail. A failure before leaves the matrix intact for the next library. So
+ * does a result with an entry that is not finite, because it may come from multiplied zeros that
  * are not terms of the sums: zero times infinity is not zero. */
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
@@ -42,7 +41,6 @@
 struct inverse_run {
     struct clb_job run;
     const struct clb_call *call;
-    size_t n;
     size_t base;  /* order of the diagonal blocks */
     size_t strip; /* rows (or columns) of a product; at most base where zeros are multiplied */
     bool cuts;    /* products of the inverse skip zeros */
@@ -138,30 +136,21 @@ static clb_status open_matrices(struct inverse_run *inverting)
     struct clb_job *run = &inverting->run;
     struct clb_dmat *result = inverse_result(inverting);
     size_t n = call->n;
-    clb_status status = CLB_OK;
-    if (run->discrete)
-        status = clb_job_matrix(run, &inverting->a);
+    clb_status status = run->discrete ? clb_job_matrix(run, &inverting->a) : CLB_OK;
     if (status == CLB_OK)
         status = clb_job_matrix(run, &inverting->x);
     bool from_a = product_factor(inverting) == &inverting->a;
-    if (from_a)
-        inverting->y = inverting->x;
-    if (!run->discrete) {
-        if (status == CLB_OK && multiplies(call) && !from_a)
-            status = clb_job_matrix(run, &inverting->y);
-        if (status == CLB_OK)
-            status = clb_job_view(run, &inverting->a);
-        return status;
-    }
-    if (!from_a)
-        inverting->y = inverting->a;
+    if (from_a || run->discrete)
+        inverting->y = from_a ? inverting->x : inverting->a;
+    else if (status == CLB_OK && multiplies(call))
+        status = clb_job_matrix(run, &inverting->y);
+    if (status != CLB_OK || !run->discrete)
+        return status == CLB_OK ? clb_job_view(run, &inverting->a) : status;
     inverting->bytes = inverting->x.ld * n * run->element;
-    if (status == CLB_OK)
-        inverting->host = clb_host_map(inverting->bytes);
-    if (status == CLB_OK && inverting->host == NULL)
-        status = CLB_ERR_NOMEM;
-    if (status == CLB_OK)
-        status = clb_job_plan(run, 2 * clb_div_up(n, COLUMNS));
+    inverting->host = clb_host_map(inverting->bytes);
+    if (inverting->host == NULL)
+        return CLB_ERR_NOMEM;
+    status = clb_job_plan(run, 2 * clb_div_up(n, COLUMNS));
     for (size_t k = 0; k < n && status == CLB_OK; k += COLUMNS)
         clb_job_add_triangle(run, false, &inverting->a, call->upper, k, clb_min(COLUMNS, n - k),
                              call->a, call->lda);
@@ -176,7 +165,6 @@ static clb_status inverse_open(struct inverse_run *inverting)
     const struct clb_call *call = inverting->call;
     struct clb_job *run = &inverting->run;
     const struct clb_workspace_limits limits = inverse_limits_of(inverting);
-    inverting->n = call->n;
     inverting->a = inverting->x = inverting->y =
         (struct clb_dmat){.rows = call->n, .cols = call->n};
     /* Open nothing if the kernel that skips zeros is known to be wrong. */
@@ -211,12 +199,12 @@ static struct clb_dmat_triangle triangle_at(const struct inverse_run *inverting,
                                       .upper = call->upper,
                                       .unit = call->unit,
                                       .op = CLB_OP_N,
-                                      .at = inverting->n - i - m};
+                                      .at = inverting->call->n - i - m};
 }
 
 static clb_status invert_block(struct inverse_run *inverting, size_t i, size_t m)
 {
-    size_t beside = clb_min(inverting->base, inverting->n - i - m);
+    size_t beside = clb_min(inverting->base, inverting->call->n - i - m);
     const struct clb_dmat_triangle triangle = triangle_at(inverting, i, m);
     const struct clb_dmat block = clb_dmat_part(&inverting->x, i, i, m, m);
     const struct clb_dmat around = stored(inverting, &inverting->x, i, i, m, m + beside);
@@ -303,7 +291,7 @@ static clb_status square_columns_of(struct inverse_run *inverting, size_t p0, si
         .b_op_of_a = !shares                                       ? CLB_OP_N
                      : clb_precision_parts(variant->precision) > 1 ? CLB_OP_C
                                                                    : CLB_OP_T,
-        .add = p0 + depth < inverting->n,
+        .add = p0 + depth < inverting->call->n,
         .cut = {.kind =
                     CLB_SKIP_A_BEGIN | CLB_SKIP_B_BEGIN | (upper ? CLB_SKIP_UPPER : CLB_SKIP_LOWER),
                 .b = (ptrdiff_t)j0 - (ptrdiff_t)p0}};
@@ -332,7 +320,7 @@ static clb_status square_triangle(struct inverse_run *inverting)
     const struct clb_workspace *workspace = &inverting->run.workspace;
     const struct clb_gemm_variant *variant = workspace->variant;
     bool upper = inverting->call->upper;
-    size_t n = inverting->n, width = square_columns(variant);
+    size_t n = inverting->call->n, width = square_columns(variant);
     size_t unit = clb_gemm_unit(variant, CLB_OPERAND_A);
     if (!clb_gemm_shares_panels(variant)) /* those that there is memory for */
         width = clb_min(width, workspace->max_n);
@@ -341,14 +329,8 @@ static clb_status square_triangle(struct inverse_run *inverting)
     clb_status status = CLB_OK;
     for (size_t end = n, p0; end > 0 && status == CLB_OK; end = p0) {
         p0 = (end - 1) / slab * slab;
-        for (size_t i = 0, rows; i < end && status == CLB_OK; i += rows) {
-            const struct clb_chunk chunk = triangle_chunk(inverting, i, p0);
-            rows = clb_min(workspace->max_m, end - i);
-            status = clb_gemm_pack(workspace->queue_set, variant, CLB_OPERAND_A, &chunk, rows,
-                                   end - p0, workspace->packed_a->mem,
-                                   clb_packed_offset(variant, CLB_OPERAND_A, i, end - p0), NULL,
-                                   (struct clb_order){.queue = workspace->queue});
-        }
+        const struct clb_chunk chunk = triangle_chunk(inverting, 0, p0);
+        status = clb_workspace_pack(workspace, &chunk, end, end - p0, workspace->packed_a->mem, 0);
         for (size_t j = 0, cols; j < end && status == CLB_OK; j += cols) {
             cols = clb_min(width, end - j);
             status = square_columns_of(inverting, p0, end - p0, j, cols, upper ? 0 : j - j % unit,
@@ -363,7 +345,7 @@ static clb_status square_strips(struct inverse_run *inverting)
 {
     const struct clb_dmat *x = &inverting->x;
     bool upper = inverting->call->upper;
-    size_t n = inverting->n;
+    size_t n = inverting->call->n;
     clb_status status = CLB_OK;
     for (size_t i = 0, h; i < n && status == CLB_OK; i += h) {
         h = clb_min(inverting->strip, n - i);
@@ -387,14 +369,14 @@ static clb_status inverse_compute(struct inverse_run *inverting)
 {
     const struct clb_call *call = inverting->call;
     struct clb_job *run = &inverting->run;
-    const struct clb_dmat_triangle all = triangle_at(inverting, 0, inverting->n);
+    const struct clb_dmat_triangle all = triangle_at(inverting, 0, inverting->call->n);
     clb_status status = CLB_OK;
     for (size_t i = 0; i < run->uploads && status == CLB_OK; i++)
         status = clb_job_await(run, i);
     if (status == CLB_OK && inverts(call)) {
         status = clb_dmat_pack_triangle(&run->workspace, &all);
         if (status == CLB_OK)
-            status = invert(inverting, 0, inverting->n);
+            status = invert(inverting, 0, inverting->call->n);
     } else if (status == CLB_OK && product_factor(inverting) == &inverting->x) {
         status = clb_dmat_triangle_copy(&run->workspace, &inverting->a, &inverting->x, call->upper);
     }
@@ -403,14 +385,6 @@ static clb_status inverse_compute(struct inverse_run *inverting)
     for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
         status = clb_job_publish(run, i);
     return status;
-}
-
-/* The diagonal of a product of a matrix with its conjugate transpose is real. */
-static void make_real(const struct clb_call *call)
-{
-    size_t real = clb_precision_real_size(call->precision);
-    for (size_t i = 0; i < call->n; i++)
-        memset((char *)call->a + i * (call->lda + 1) * 2 * real + real, 0, real);
 }
 
 /* Copy the result from host memory to the caller's matrix, by as many threads as are free.
@@ -426,8 +400,10 @@ static clb_status inverse_write(const struct inverse_run *inverting, const void 
     if (!finite)
         return CLB_ERR_RANGE;
     clb_copy_part(call->precision, part, n, n, result, ld, call->a, call->lda);
-    if (multiplies(call) && clb_precision_parts(call->precision) == 2)
-        make_real(call);
+    /* The diagonal of a product of a matrix with its conjugate transpose is real. */
+    const size_t real = clb_precision_real_size(call->precision);
+    for (size_t i = 0; multiplies(call) && clb_precision_parts(call->precision) == 2 && i < n; i++)
+        memset((char *)call->a + i * (call->lda + 1) * 2 * real + real, 0, real);
     return CLB_OK;
 }
 

@@ -7,25 +7,23 @@
  *     A(k:n, k:k+w) -= L(k:n, 0:k)*L(k:k+w, 0:k)^H;
  *
  * then its diagonal block is factored, and the rows below it (or the columns on its right) are
- * solved with that. So a panel is final after its step, no step touches the panels after it, and a
- * panel need not be on the device before its step. The next library factors the diagonal block on
- * the CPU; or the device does, which halves the panel until the diagonal blocks fit into one
- * work-group.
+ * solved with that. So a panel is final after its step, and need not be on the device before. The
+ * next library factors the diagonal block on the CPU; or the device does, which halves the panel
+ * until the diagonal blocks fit into one work-group.
  *
- * Each update of that kind needs all panels before it. Where kernels read both operands from one
- * packed form and the CPU factors diagonal blocks, a panel is packed once, when it is final, and
- * kept: the update is then a product for each panel before it.
+ * Where kernels read both operands from one packed form and the CPU factors diagonal blocks, a
+ * panel is packed once, when it is final, and kept: the update is then a product for each panel
+ * before it.
  *
  * Nothing is written to the caller's matrix before the factorisation on the device is complete.
  * After a failure until then the next library factors the intact matrix. The columns before a pivot
  * that is not positive are written back from left to right; clb_potrf_resume handles a failure
  * during that.
  *
- * A device that shares the host's memory gets the whole triangle with the first panel, copied by
- * the CPU to memory of the shim. To memory of its own panels are uploaded while those before them
- * are factored; for U the uploads are block rows, because a step uses one block row. Downloads are
- * block columns for both L and U, since clb_potrf_resume can only continue after a number of first
- * columns.
+ * Unified memory: the CPU copies the whole triangle to memory of the shim. Discrete memory: panels
+ * are uploaded while those before them are factored; for U the uploads are block rows, because a
+ * step uses one. Downloads are block columns for both L and U, since clb_potrf_resume can only
+ * continue after a number of first columns.
  *
  * The comments below describe A = L*L^H. Where A = U^H*U is stored, L stands for U^H, and rows and
  * columns are exchanged. */
@@ -57,12 +55,13 @@ static size_t potrf_width(const struct potrf_run *chol, size_t k)
     return clb_min(chol->nb, chol->n - k);
 }
 
-/* Whether the device shall factor diagonal blocks; `choice` is the value of potrf.block. On an
- * NVIDIA H200 a round trip to the CPU takes 30 us and more, a launch 9 us (2026-11). Other devices
- * with memory of their own are behind a link, too. */
-static bool wants_block(const struct potrf_run *chol, size_t choice)
+/* Whether the device shall factor diagonal blocks. On an NVIDIA H200 a round trip to the CPU takes
+ * 30 us and more, a launch 9 us (2026-11). Other devices with memory of their own are behind a
+ * link, too. */
+static bool wants_block(const struct potrf_run *chol)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
+    size_t choice = chol->run.variant->tuning.value[CLB_PARAM_POTRF_BLOCK];
     return choice == BY_DEVICE || (choice == BY_KIND && !chol->run.runtime->device.unified);
 }
 
@@ -71,8 +70,7 @@ static bool may_keep(const struct potrf_run *chol)
 {
     const struct clb_gemm_variant *variant = chol->run.variant;
     return clb_gemm_shares_panels(variant) &&
-           chol->nb % clb_gemm_unit(variant, CLB_OPERAND_A) == 0 &&
-           !wants_block(chol, variant->tuning.value[CLB_PARAM_POTRF_BLOCK]);
+           chol->nb % clb_gemm_unit(variant, CLB_OPERAND_A) == 0 && !wants_block(chol);
 }
 
 /* Where rows from `row` on of the kept panel of columns [k, k + nb) are. */
@@ -99,7 +97,7 @@ static clb_status open_kept(struct potrf_run *chol)
 static clb_status open_blocks(struct potrf_run *chol)
 {
     size_t width = potrf_width(chol, 0);
-    if (wants_block(chol, chol->run.variant->tuning.value[CLB_PARAM_POTRF_BLOCK])) {
+    if (wants_block(chol)) {
         if (clb_potf2_open(&chol->block, &chol->run.workspace) == CLB_OK)
             return CLB_OK;
         clb_log(CLB_LOG_INFO, "potrf: the CPU factors the diagonal blocks");
@@ -241,6 +239,14 @@ static clb_status step_there(struct potrf_run *chol, size_t k, size_t width)
 
 /* ---- diagonal blocks by the next library ----------------------------------------------------- */
 
+/* Copy the stated triangle of the first `cols` columns of a matrix of order n. */
+static void copy_triangle(const struct potrf_run *chol, size_t n, size_t cols, const void *from,
+                          size_t ld_from, void *to, size_t ld_to)
+{
+    clb_copy_part(chol->call->precision, chol->call->upper ? 'U' : 'L', n, cols, from, ld_from, to,
+                  ld_to);
+}
+
 /* Where the CPU sees the block, only its event is needed: what the queue has been given so far.
  * What it is given until the block is back does not use it. Without that event all of the queue is
  * waited for. */
@@ -267,16 +273,9 @@ static clb_status bring_first(struct potrf_run *chol, const struct clb_dmat *dia
         return potrf_bring_down(chol, diagonal, event);
     if (clb_job_see(&chol->run, diagonal) != NULL)
         return CLB_OK;
-    clb_copy_part(call->precision, call->upper ? 'U' : 'L', diagonal->rows, diagonal->rows, call->a,
-                  call->lda, chol->host_block->host, diagonal->rows);
+    copy_triangle(chol, diagonal->rows, diagonal->rows, call->a, call->lda, chol->host_block->host,
+                  diagonal->rows);
     return CLB_OK;
-}
-
-static void copy_block(const struct potrf_run *chol, const void *from, size_t ld_from, void *to,
-                       size_t ld_to, size_t order)
-{
-    clb_copy_part(chol->call->precision, chol->call->upper ? 'U' : 'L', order, order, from, ld_from,
-                  to, ld_to);
 }
 
 /* Wait for the diagonal block in the CPU's memory. */
@@ -287,8 +286,8 @@ static clb_status await_block(struct potrf_run *chol, const struct clb_dmat *dia
     clb_status status =
         *event == NULL ? CLB_OK : clb_queue_set_await(chol->run.workspace.queue_set, event);
     if (status == CLB_OK && seen != NULL)
-        copy_block(chol, seen, diagonal->ld, chol->host_block->host, diagonal->rows,
-                   diagonal->rows);
+        copy_triangle(chol, diagonal->rows, diagonal->rows, seen, diagonal->ld,
+                      chol->host_block->host, diagonal->rows);
     return status;
 }
 
@@ -298,7 +297,8 @@ static clb_status take_back(struct potrf_run *chol, const struct clb_dmat *diago
     if (seen == NULL)
         return clb_dmat_write(chol->run.workspace.queue, diagonal, chol->run.element,
                               chol->host_block->host, diagonal->rows, NULL);
-    copy_block(chol, chol->host_block->host, diagonal->rows, seen, diagonal->ld, diagonal->rows);
+    copy_triangle(chol, diagonal->rows, diagonal->rows, chol->host_block->host, diagonal->rows,
+                  seen, diagonal->ld);
     return CLB_OK;
 }
 
@@ -338,22 +338,16 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
 /* Pack the panel of columns [k, k + nb), which is final. */
 static clb_status keep_panel(struct potrf_run *chol, size_t k)
 {
-    const struct clb_workspace *workspace = &chol->run.workspace;
-    bool upper = chol->call->upper;
-    clb_status status = CLB_OK;
-    for (size_t row = k + chol->nb, rows; row < chol->n && status == CLB_OK; row += rows) {
-        rows = clb_min(workspace->max_m, chol->n - row);
-        const struct clb_dmat panel = part(chol, row, k, rows, chol->nb);
-        const struct clb_chunk chunk = {.mem = panel.mem,
-                                        .offset = panel.offset,
-                                        .ld = panel.ld,
-                                        .depth_contiguous = upper,
-                                        .conjugated = upper};
-        status = clb_gemm_pack(workspace->queue_set, workspace->variant, CLB_OPERAND_A, &chunk,
-                               rows, chol->nb, chol->kept->mem, kept_offset(chol, k, row), NULL,
-                               (struct clb_order){.queue = workspace->queue});
-    }
-    return status;
+    const bool upper = chol->call->upper;
+    const size_t first = k + chol->nb, rows = chol->n - first;
+    const struct clb_dmat panel = part(chol, first, k, rows, chol->nb);
+    const struct clb_chunk chunk = {.mem = panel.mem,
+                                    .offset = panel.offset,
+                                    .ld = panel.ld,
+                                    .depth_contiguous = upper,
+                                    .conjugated = upper};
+    return clb_workspace_pack(&chol->run.workspace, &chunk, rows, chol->nb, chol->kept->mem,
+                              kept_offset(chol, k, first));
 }
 
 /* Subtract the product of the kept panel of columns [k, k + nb) from A(row:row+rows,
@@ -427,7 +421,7 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
         clb_event_release(event);
     if (status == CLB_OK && width > 0)
         status = potrf_solve(chol, k, width);
-    if (status == CLB_OK && chol->keeps && chol->result->info == 0)
+    if (status == CLB_OK && chol->keeps && below < chol->n && chol->result->info == 0)
         status = keep_panel(chol, k);
     return status;
 }
@@ -439,17 +433,15 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
 static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
 {
     const struct clb_call *call = chol->call;
-    const char part = call->upper ? 'U' : 'L';
     void *memory;
     clb_status status = clb_job_map(&chol->run, &chol->x, &memory);
     if (status != CLB_OK)
         return status;
     if (out)
-        clb_copy_part(call->precision, part, chol->n, cols, memory, chol->x.ld, call->a, call->lda);
+        copy_triangle(chol, chol->n, cols, memory, chol->x.ld, call->a, call->lda);
     else
-        clb_copy_part(call->precision, part, chol->n, cols, call->a, call->lda, memory, chol->x.ld);
-    if (out)
-        chol->result->columns_written = cols;
+        copy_triangle(chol, chol->n, cols, call->a, call->lda, memory, chol->x.ld);
+    chol->result->columns_written = out ? cols : 0;
     return clb_job_unmap(&chol->run, &chol->x, memory);
 }
 
