@@ -201,10 +201,10 @@ static void add_pointer(struct arguments *a, const void *pointer)
 }
 
 /* What is not read of a narrow integer is not its sign. */
-static void add_number(const struct problem *p, struct arguments *a, int number)
+static void add_number(const struct problem *p, struct arguments *a, int integer)
 {
     const int64_t value =
-        a->wide ? number : (int64_t)(UINT64_C(0x5a5a5a5a00000000) | (uint32_t)number);
+        a->wide ? integer : (int64_t)(UINT64_C(0x5a5a5a5a00000000) | (uint32_t)integer);
     a->numbers[a->count] = value;
     if (p->c.value[FIELD_FORM] == FORM_FORTRAN)
         add_pointer(a, &a->numbers[a->count]);
@@ -362,7 +362,7 @@ static void call_with_work(struct problem *p, void *function, struct arguments *
 {
     char answer[16] = {0};
     const size_t count = choose_work(p, function, a, answer);
-    const size_t size = p->p->real_size * (p->p->complex ? 2 : 1);
+    const size_t size = element_size(p);
     a->work = malloc((count + 1) * size);
     if (a->work == NULL)
         abort();

@@ -43,7 +43,7 @@ static void *copy_of(const void *from, size_t bytes)
 
 static size_t tau_bytes(const struct problem *p)
 {
-    return (size_t)p->reflectors * p->p->real_size * (p->p->complex ? 2 : 1);
+    return (size_t)p->reflectors * element_size(p);
 }
 
 static struct kept keep(const struct problem *p)
@@ -132,23 +132,35 @@ static bool has_two_scales(const struct problem *p)
     return p->p->complex && is_syrk(p->routine) && signature_has(p->routine, 'B');
 }
 
-/* Infinity in a complex number becomes NaN in this or that order of operations. */
-static bool is_allowed(const struct problem *p, const struct witness *w, const struct sums *s,
-                       size_t index, real re, real im)
+/* As same_class() for both parts, where a real number has one. */
+static bool same_classes(const struct problem *p, number x, number y)
 {
+    return same_class(creall(x), creall(y)) && (!p->p->complex || same_class(cimagl(x), cimagl(y)));
+}
+
+static bool is_finite(number x)
+{
+    return isfinite(creall(x)) && isfinite(cimagl(x));
+}
+
+/* Infinity in a complex number becomes NaN in this or that order of operations. */
+static bool is_allowed(const struct problem *p, const struct witness *w, number expected,
+                       size_t index, number found)
+{
+    const real re = creall(found), im = cimagl(found);
     bool asked = false;
-    if (!isfinite(re + im) && (may_overflow(&p->c) || has_two_scales(p)))
+    if (!is_finite(found) && (may_overflow(&p->c) || has_two_scales(p)))
         return true;
-    if (same_class(s->re[index], re) && (!p->p->complex || same_class(s->im[index], im)))
+    if (same_classes(p, expected, found))
         return true;
     for (int i = 0; i < 2; i++) {
-        const struct model *x = w->results[i];
-        if (x == NULL)
+        if (w->results[i] == NULL)
             continue;
         asked = true;
-        const bool same_re = same_class(x->re[index], re);
-        if (x->im == NULL ? same_re
-                          : (same_re || isnan(re)) && (same_class(x->im[index], im) || isnan(im)))
+        const number other = w->results[i]->at[index];
+        if (same_classes(p, other, found) ||
+            (p->p->complex && (same_class(creall(other), re) || isnan(re)) &&
+             (same_class(cimagl(other), im) || isnan(im))))
             return true;
     }
     return !asked;
@@ -163,22 +175,23 @@ static void fail_entry(struct problem *p, const struct operand *x, long i, long 
          j, found, expected, what, bound);
 }
 
-static void check_special(struct problem *p, struct witness *w, const struct sums *s,
-                          const struct operand *x, long i, long j, real re, real im)
+static void check_special(struct problem *p, struct witness *w, number expected,
+                          const struct operand *x, long i, long j, number found)
 {
     if (x == NULL)
         return;
     ask_all(p, w, x);
     const size_t index = (size_t)(i + j * x->rows);
     /* Where the imaginary part is zero by definition, it is no part of the sum either. */
-    if (x->real_diagonal && i == j && im == 0 && same_class(s->re[index], re))
+    if (x->real_diagonal && i == j && cimagl(found) == 0 &&
+        same_class(creall(expected), creall(found)))
         return;
-    if (is_allowed(p, w, s, index, re, im))
+    if (is_allowed(p, w, expected, index, found))
         return;
-    const struct model *other = w->results[0] != NULL ? w->results[0] : w->results[1];
-    const bool part = same_class(other->re[index], re) && other->im != NULL;
-    fail_entry(p, x, i, j, "a special value; another library's", part ? im : re,
-               part ? other->im[index] : other->re[index], 0);
+    const number other = (w->results[0] != NULL ? w->results[0] : w->results[1])->at[index];
+    const bool part = p->p->complex && same_class(creall(other), creall(found));
+    fail_entry(p, x, i, j, "a special value; another library's",
+               part ? cimagl(found) : creall(found), part ? cimagl(other) : creall(other), 0);
 }
 
 /* Where another library has no number either: the order of operations decides what overflows and
@@ -188,11 +201,8 @@ static bool is_no_number_elsewhere(struct problem *p, struct witness *w, const s
 {
     bool found = false;
     ask_all(p, w, x);
-    for (int i = 0; i < 2; i++) {
-        const struct model *other = w->results[i];
-        found = found || (other != NULL && (!isfinite(other->re[index]) ||
-                                            (other->im != NULL && !isfinite(other->im[index]))));
-    }
+    for (int i = 0; i < 2; i++)
+        found = found || (w->results[i] != NULL && !is_finite(w->results[i]->at[index]));
     return found;
 }
 
@@ -200,26 +210,22 @@ static void check_entry(struct problem *p, struct witness *w, const struct sums 
                         const struct operand *x, long i, long j, real terms)
 {
     const size_t index = (size_t)(i + j * s->rows);
-    real re = 0, im = 0;
-    if (x != NULL) {
-        const char *from = element(p, x, i, j);
-        re = get_real(p->p, from);
-        im = p->p->complex ? get_real(p->p, from + p->p->real_size) : 0;
-    }
+    const number expected = s->at[index];
+    const number found = x != NULL ? get_number(p->p, element(p, x, i, j)) : 0;
     if (!isfinite(s->size[index])) {
-        check_special(p, w, s, x, i, j, re, im);
+        check_special(p, w, expected, x, i, j, found);
         return;
     }
     if (s->overflow[index])
         return;
-    if (!isfinite(re + im) && x != NULL && may_overflow(&p->c) && p->c.value[FIELD_SPECIAL] != 0 &&
+    if (!is_finite(found) && x != NULL && may_overflow(&p->c) && p->c.value[FIELD_SPECIAL] != 0 &&
         is_no_number_elsewhere(p, w, x, index))
         return;
     const real bound = terms * (p->p->complex ? 3 : 1) * p->p->unit * s->size[index] + s->slack;
-    if (!(fabsl(re - s->re[index]) <= bound))
-        fail_entry(p, x, i, j, "bound", re, s->re[index], bound);
-    else if (!(fabsl(im - s->im[index]) <= bound))
-        fail_entry(p, x, i, j, "imaginary, bound", im, s->im[index], bound);
+    if (!(fabsl(creall(found) - creall(expected)) <= bound))
+        fail_entry(p, x, i, j, "bound", creall(found), creall(expected), bound);
+    else if (!(fabsl(cimagl(found) - cimagl(expected)) <= bound))
+        fail_entry(p, x, i, j, "imaginary, bound", cimagl(found), cimagl(expected), bound);
 }
 
 void check_sums(struct problem *p, const struct sums *s, const struct operand *x, real terms)
@@ -231,6 +237,4 @@ void check_sums(struct problem *p, const struct sums *s, const struct operand *x
                 check_entry(p, &w, s, x, i, j, terms);
         }
     }
-    free_model(w.results[0]);
-    free_model(w.results[1]);
 }

@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
+/* Growth by elimination has room. */
 static bool holds_special(const struct problem *p, const struct model *x)
 {
-    for (size_t i = 0; i < (size_t)x->rows * (size_t)x->cols; i++) {
-        /* Growth by elimination has room. */
-        if (!(fabsl(x->re[i]) < p->p->huge / 1024) ||
-            (x->im != NULL && !(fabsl(x->im[i]) < p->p->huge / 1024)))
+    for (long i = 0; i < x->rows * x->cols; i++) {
+        if (!(fabsl(creall(x->at[i])) < p->p->huge / 1024) ||
+            !(fabsl(cimagl(x->at[i])) < p->p->huge / 1024))
             return true;
     }
     return false;
@@ -35,8 +35,7 @@ static bool is_beyond(const struct problem *p)
 static long first_zero(const struct model *x)
 {
     for (long i = 0; i < smaller(x->rows, x->cols); i++) {
-        const long at = i + i * x->rows;
-        if (x->re[at] == 0 && (x->im == NULL || x->im[at] == 0))
+        if (*model_at(x, i, i) == 0)
             return i + 1;
     }
     return 0;
@@ -46,40 +45,33 @@ static long first_zero(const struct model *x)
  */
 static void check_multipliers(struct problem *p, const struct model *l)
 {
-    struct model *size = model_abs(l, 0);
-    for (size_t i = 0; i < (size_t)l->rows * (size_t)l->cols; i++) {
-        if (!(size->re[i] <= ((p->p->complex ? 2 : 1) * (1 + 8 * p->p->unit))))
-            fail(p, "a multiplier is %.9Lg", size->re[i]);
+    for (long i = 0; i < l->rows * l->cols; i++) {
+        const real size = dense_abs1(l->at[i]);
+        if (!(size <= ((p->p->complex ? 2 : 1) * (1 + 8 * p->p->unit))))
+            fail(p, "a multiplier is %.9Lg", size);
     }
-    free_model(size);
 }
 
 /* Elimination in extended precision; `rounded` are the entries that arithmetic has reached. */
 static void eliminate(struct model *x, bool *rounded, long k)
 {
-    const long m = x->rows, pivot = k + k * m;
-    const real none = 0, *im = x->im, pivot_im = im != NULL ? im[pivot] : none;
-    const real size = x->re[pivot] * x->re[pivot] + pivot_im * pivot_im;
-    for (long i = k + 1; i < m && size != 0; i++) {
-        const real re = x->re[i + k * m], other = im != NULL ? im[i + k * m] : none;
-        const real l_re = (re * x->re[pivot] + other * pivot_im) / size;
-        const real l_im = (other * x->re[pivot] - re * pivot_im) / size;
+    const number pivot = *model_at(x, k, k);
+    const real size = dense_square(pivot);
+    for (long i = k + 1; i < x->rows && size != 0; i++) {
+        const number l = dense_times(*model_at(x, i, k), conjl(pivot)) / size;
         /* What rounding has reached may be a zero here only. */
-        const bool none_of_row = l_re == 0 && l_im == 0 && !rounded[i + k * m];
+        const bool none_of_row = l == 0 && !rounded[i + k * x->rows];
         for (long j = k + 1; !none_of_row && j < x->cols; j++) {
-            const long at = i + j * m, above = k + j * m;
-            const real u_im = im != NULL ? im[above] : none;
-            rounded[at] |= x->re[above] != 0 || u_im != 0 || rounded[above];
-            x->re[at] -= l_re * x->re[above] - l_im * u_im;
-            if (im != NULL)
-                x->im[at] -= l_re * u_im + l_im * x->re[above];
+            const number u = *model_at(x, k, j);
+            rounded[i + j * x->rows] |= u != 0 || rounded[k + j * x->rows];
+            *model_at(x, i, j) -= dense_times(l, u);
         }
     }
 }
 
-static real size_at(const struct model *x, long at)
+static real size_at(const struct model *x, long i, long j)
 {
-    return fabsl(x->re[at]) + (x->im != NULL ? fabsl(x->im[at]) : 0);
+    return dense_abs1(*model_at(x, i, j));
 }
 
 /* Among entries that no rounding has reached, each pivot is the first of the largest. */
@@ -92,10 +84,10 @@ static void check_choices(struct problem *p)
         const long chosen = p->ipiv[k] - 1;
         long best = k;
         for (long i = k; i < m; i++)
-            best = size_at(x, i + k * m) > size_at(x, best + k * m) ? i : best;
+            best = size_at(x, i, k) > size_at(x, best, k) ? i : best;
         /* |re| + |im| is rounded, too. */
-        const real large = size_at(x, best + k * m), size = size_at(x, chosen + k * m);
-        const bool wrong = x->im == NULL ? best != chosen : large - size > 4 * p->p->unit * large;
+        const real large = size_at(x, best, k), size = size_at(x, chosen, k);
+        const bool wrong = !x->complex ? best != chosen : large - size > 4 * p->p->unit * large;
         if (wrong && !rounded[best + k * m] && !rounded[chosen + k * m])
             fail(p, "ipiv(%ld) is %ld and not %ld", k + 1, chosen + 1, best + 1);
         swap_rows(x, k, chosen);
@@ -107,7 +99,6 @@ static void check_choices(struct problem *p)
         eliminate(x, rounded, k);
     }
     free(rounded);
-    free_model(x);
 }
 
 /* The factors; false when there is nothing more to judge. */
@@ -119,40 +110,32 @@ static bool check_lu(struct problem *p, const struct model *lu)
         return false;
     if (p->info != first_zero(lu))
         fail(p, "info is %d and not %ld", p->info, first_zero(lu));
-    struct model *l = model_triangle(lu, false, true), *u = model_triangle(lu, true, false);
-    struct model *size_l = model_abs(l, p->p->tiny), *size_u = model_abs(u, p->p->tiny);
+    const struct model *l = model_triangle(lu, false, true), *u = model_triangle(lu, true, false);
     struct sums s = make_sums(m, n);
     if (p->c.value[FIELD_FILL_A] < 6 || p->c.value[FIELD_FILL_A] == 8)
         check_choices(p);
     permute_rows(p->old[0], p->ipiv, smaller(m, n));
     add_model(p, &s, minus_one, p->old[0]);
     add_product(p, &s, one, l, u);
-    add_size(&s, size_l, size_u);
+    add_size(&s, model_abs(p, l), model_abs(p, u));
     check_sums(p, &s, NULL, (real)(smaller(m, n) + 4));
     check_multipliers(p, l);
-    free_sums(&s);
-    free_model(l);
-    free_model(u);
-    free_model(size_l);
-    free_model(size_u);
     return p->info == 0;
 }
 
 static void run_getrf(struct problem *p)
 {
-    struct model *lu = model_of(p, &p->operands[0]);
-    check_lu(p, lu);
-    free_model(lu);
+    check_lu(p, model_of(p, &p->operands[0]));
 }
 
 static void check_b_kept(struct problem *p)
 {
     struct model *b = model_of(p, &p->operands[1]);
-    for (size_t i = 0; i < (size_t)b->rows * (size_t)b->cols; i++) {
-        if (b->re[i] != p->old[1]->re[i] && !isnan(b->re[i]))
+    for (long i = 0; i < b->rows * b->cols; i++) {
+        const real now = creall(b->at[i]);
+        if (now != creall(p->old[1]->at[i]) && !isnan(now))
             fail(p, "B was changed although A is singular");
     }
-    free_model(b);
 }
 
 static void run_gesv(struct problem *p)
@@ -163,7 +146,6 @@ static void run_gesv(struct problem *p)
         check_lu_solution(p, lu, 'N');
     else if (p->info != 0)
         check_b_kept(p);
-    free_model(lu);
 }
 
 /* ---- Cholesky -------------------------------------------------------------------------------- */
@@ -171,13 +153,10 @@ static void run_gesv(struct problem *p)
 /* The leading part of `order` of a Hermitian matrix and of its factor. */
 static struct model *leading(const struct model *x, long order)
 {
-    struct model *y = make_model(order, order, x->im != NULL);
+    struct model *y = make_model(order, order, x->complex);
     for (long j = 0; j < order; j++) {
-        for (long i = 0; i < order; i++) {
-            y->re[i + j * order] = x->re[i + j * x->rows];
-            if (y->im != NULL)
-                y->im[i + j * order] = x->im[i + j * x->rows];
-        }
+        for (long i = 0; i < order; i++)
+            *model_at(y, i, j) = *model_at(x, i, j);
     }
     return y;
 }
@@ -186,7 +165,7 @@ static struct model *leading(const struct model *x, long order)
 static long expected_info(const struct problem *p)
 {
     for (long i = 0; i < p->old[0]->rows; i++) {
-        if (!(p->old[0]->re[i + i * p->old[0]->rows] > 0))
+        if (!(creall(*model_at(p->old[0], i, i)) > 0))
             return i + 1;
     }
     return 0;
@@ -195,8 +174,9 @@ static long expected_info(const struct problem *p)
 static void check_real_pivots(struct problem *p, const struct model *factor)
 {
     for (long i = 0; i < factor->rows; i++) {
-        if (!(factor->re[i + i * factor->rows] > 0))
-            fail(p, "pivot %ld is %.9Lg", i + 1, factor->re[i + i * factor->rows]);
+        const real pivot = creall(*model_at(factor, i, i));
+        if (!(pivot > 0))
+            fail(p, "pivot %ld is %.9Lg", i + 1, pivot);
     }
 }
 
@@ -210,32 +190,20 @@ static bool check_cholesky(struct problem *p, const struct model *factor)
         fail(p, "info is %d and not %ld", p->info, info);
         return false;
     }
-    struct model *mirrored = model_mirror(p->old[0], upper, true), *a = leading(mirrored, order);
-    struct model *whole = model_triangle(factor, upper, false), *t = leading(whole, order);
-    struct model *other = model_op(t, 'C');
-    struct model *size_t_ = model_abs(t, p->p->tiny), *size_other = model_abs(other, p->p->tiny);
+    const struct model *t = leading(model_triangle(factor, upper, false), order);
+    const struct model *other = model_op(t, 'C'), *f = upper ? other : t, *g = upper ? t : other;
     struct sums s = make_sums(order, order);
-    add_model(p, &s, minus_one, a);
-    add_product(p, &s, one, upper ? other : t, upper ? t : other);
-    add_size(&s, upper ? size_other : size_t_, upper ? size_t_ : size_other);
+    add_model(p, &s, minus_one, leading(model_mirror(p->old[0], upper, true), order));
+    add_product(p, &s, one, f, g);
+    add_size(&s, model_abs(p, f), model_abs(p, g));
     check_sums(p, &s, NULL, (real)(order + 6));
     check_real_pivots(p, t);
-    free_sums(&s);
-    free_model(mirrored);
-    free_model(a);
-    free_model(whole);
-    free_model(t);
-    free_model(other);
-    free_model(size_t_);
-    free_model(size_other);
     return info == 0;
 }
 
 static void run_potrf(struct problem *p)
 {
-    struct model *factor = model_of(p, &p->operands[0]);
-    check_cholesky(p, factor);
-    free_model(factor);
+    check_cholesky(p, model_of(p, &p->operands[0]));
 }
 
 static void run_posv(struct problem *p)
@@ -245,7 +213,6 @@ static void run_posv(struct problem *p)
         check_cholesky_solution(p, factor);
     else if (p->info != 0)
         check_b_kept(p);
-    free_model(factor);
 }
 
 const struct judge judge_getrf = {CONTENT_ANY, true, run_getrf};

@@ -16,15 +16,16 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
+#include "number.h"
 #include "tap.h"
 
 #include <float.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#undef complex /* a field of precisions */
 typedef long double real;
 
 /* ---- cases ----------------------------------------------------------------------------------- */
@@ -187,6 +188,8 @@ bool outside_intact(struct problem *p);
 bool all_intact(const struct problem *p);
 /* Of a column, or of a row where it is by rows. */
 long line_length(const struct operand *x);
+/* Of an element in bytes, of both parts. */
+size_t element_size(const struct problem *p);
 char *element(const struct problem *p, const struct operand *x, long i, long j);
 bool is_in_part(const struct operand *x, long i, long j);
 bool is_guard(const struct precision *p, const char *at);
@@ -197,6 +200,7 @@ void put_guard(const struct precision *p, char *at);
 void fill_operands(struct problem *p);
 void put_real(const struct precision *p, char *at, real value);
 real get_real(const struct precision *p, const char *at);
+number get_number(const struct precision *p, const char *at); /* both parts */
 enum { SCALARS = 11, FILLS = 10, SPECIALS = 4 };
 bool is_zero(const struct problem *p, const char *scalar);
 void put_scalar(const struct precision *p, long kind, bool is_real, uint64_t *state, char *at);
@@ -221,13 +225,20 @@ char trans_letter(const struct problem *p, enum field field);
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* A dense matrix in extended precision; im is NULL when it is real. */
+/* A dense matrix in extended precision. */
 struct model {
     long rows, cols;
-    real *re, *im; /* by columns */
+    bool complex;
+    number *at; /* by columns */
 };
+/* Models and sums live until their thread calls free_models(). */
 struct model *make_model(long rows, long cols, bool complex);
-void free_model(struct model *x);
+void free_models(void);
+
+static inline number *model_at(const struct model *x, long i, long j)
+{
+    return &x->at[i + j * x->rows];
+}
 /* All of an operand; what is not part of it is zero, or the other triangle's mirror. */
 struct model *model_of(const struct problem *p, const struct operand *x);
 /* The same with its structure: unit diagonals, mirrored triangles, op applied. New models. */
@@ -238,20 +249,20 @@ struct model *model_product(const struct model *x, const struct model *y);
 /* Interchanges rows i and ipiv(i) in order. */
 void swap_rows(struct model *x, long row, long other);
 void permute_rows(struct model *x, const int *ipiv, long count);
-/* Magnitudes |re| + |im| + least, as a real model. The smallest normal number as `least` makes room
+/* Magnitudes |re| + |im|, as a real model; the smallest normal number is added, which makes room
  * for the roundoff of what is below it. */
-struct model *model_abs(const struct model *x, real least);
+struct model *model_abs(const struct problem *p, const struct model *x);
 
 /* Sums with the magnitudes that bound their errors. `overflow`: an intermediate may be too large.
  */
 struct sums {
     long rows, cols;
-    real *re, *im, *size;
+    number *at;
+    real *size;
     bool *overflow;
     real slack; /* underflow */
 };
 struct sums make_sums(long rows, long cols);
-void free_sums(struct sums *s);
 /* S += alpha*X*Y with sizes |alpha||X||Y|. */
 void add_product(const struct problem *p, struct sums *s, const char *alpha, const struct model *x,
                  const struct model *y);

@@ -11,7 +11,7 @@
 
 enum { GUARD = 64, ALL_GUARDED = 1 << 24 };
 
-static size_t element_size(const struct problem *p)
+size_t element_size(const struct problem *p)
 {
     return p->p->real_size * (p->p->complex ? 2 : 1);
 }

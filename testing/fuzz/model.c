@@ -3,36 +3,37 @@
 
 #include <stdlib.h>
 
-static real *make_reals(size_t count)
+/* What a judge has made, freed at once behind it. */
+struct made {
+    struct made *before;
+    number memory[];
+};
+static _Thread_local struct made *last_made;
+
+static void *make(size_t bytes)
 {
-    real *reals = calloc(count + 1, sizeof *reals);
-    if (reals == NULL)
+    struct made *made = calloc(1, sizeof *made + bytes);
+    if (made == NULL)
         abort();
-    return reals;
+    made->before = last_made;
+    last_made = made;
+    return made->memory;
+}
+
+void free_models(void)
+{
+    while (last_made != NULL) {
+        struct made *before = last_made->before;
+        free(last_made);
+        last_made = before;
+    }
 }
 
 struct model *make_model(long rows, long cols, bool complex)
 {
-    struct model *x = malloc(sizeof *x);
-    if (x == NULL)
-        abort();
-    const size_t count = (size_t)rows * (size_t)cols;
-    *x = (struct model){rows, cols, make_reals(count), complex ? make_reals(count) : NULL};
+    struct model *x = make(sizeof *x);
+    *x = (struct model){rows, cols, complex, make((size_t)(rows * cols) * sizeof *x->at)};
     return x;
-}
-
-void free_model(struct model *x)
-{
-    if (x != NULL) {
-        free(x->re);
-        free(x->im);
-    }
-    free(x);
-}
-
-static inline size_t at(const struct model *x, long i, long j)
-{
-    return (size_t)(i + j * x->rows);
 }
 
 struct model *model_of(const struct problem *p, const struct operand *x)
@@ -42,10 +43,8 @@ struct model *model_of(const struct problem *p, const struct operand *x)
         for (long i = 0; i < x->rows; i++) {
             if (!is_in_part(x, i, j))
                 continue;
-            const char *from = element(p, x, i, j);
-            y->re[at(y, i, j)] = get_real(p->p, from);
-            if (p->p->complex && !(x->real_diagonal && i == j))
-                y->im[at(y, i, j)] = get_real(p->p, from + p->p->real_size);
+            const number value = get_number(p->p, element(p, x, i, j));
+            *model_at(y, i, j) = x->real_diagonal && i == j ? creall(value) : value;
         }
     }
     return y;
@@ -54,30 +53,28 @@ struct model *model_of(const struct problem *p, const struct operand *x)
 struct model *model_triangle(const struct model *x, bool upper, bool unit)
 {
     const long n = smaller(x->rows, x->cols);
-    struct model *y = make_model(upper ? n : x->rows, upper ? x->cols : n, x->im != NULL);
+    struct model *y = make_model(upper ? n : x->rows, upper ? x->cols : n, x->complex);
     for (long j = 0; j < y->cols; j++) {
         for (long i = 0; i < y->rows; i++) {
-            const bool one_there = unit && i == j;
-            if (upper ? i > j : i < j)
-                continue;
-            y->re[at(y, i, j)] = one_there ? 1 : x->re[at(x, i, j)];
-            if (x->im != NULL)
-                y->im[at(y, i, j)] = one_there ? 0 : x->im[at(x, i, j)];
+            if (upper ? i <= j : i >= j)
+                *model_at(y, i, j) = unit && i == j ? 1 : *model_at(x, i, j);
         }
     }
     return y;
 }
 
+static number op_of(number value, bool conjugate)
+{
+    return conjugate ? conjl(value) : value;
+}
+
 struct model *model_mirror(const struct model *x, bool upper, bool conjugate)
 {
-    struct model *y = make_model(x->rows, x->cols, x->im != NULL);
+    struct model *y = make_model(x->rows, x->cols, x->complex);
     for (long j = 0; j < y->cols; j++) {
         for (long i = 0; i < y->rows; i++) {
             const bool stored = upper ? i <= j : i >= j;
-            const size_t from = stored ? at(x, i, j) : at(x, j, i);
-            y->re[at(y, i, j)] = x->re[from];
-            if (x->im != NULL)
-                y->im[at(y, i, j)] = stored || !conjugate ? x->im[from] : -x->im[from];
+            *model_at(y, i, j) = stored ? *model_at(x, i, j) : op_of(*model_at(x, j, i), conjugate);
         }
     }
     return y;
@@ -87,37 +84,29 @@ struct model *model_op(const struct model *x, char op)
 {
     const bool transposed = op != 'N';
     struct model *y =
-        make_model(transposed ? x->cols : x->rows, transposed ? x->rows : x->cols, x->im != NULL);
+        make_model(transposed ? x->cols : x->rows, transposed ? x->rows : x->cols, x->complex);
     for (long j = 0; j < y->cols; j++) {
-        for (long i = 0; i < y->rows; i++) {
-            const size_t from = transposed ? at(x, j, i) : at(x, i, j);
-            y->re[at(y, i, j)] = x->re[from];
-            if (x->im != NULL)
-                y->im[at(y, i, j)] = op == 'C' ? -x->im[from] : x->im[from];
-        }
+        for (long i = 0; i < y->rows; i++)
+            *model_at(y, i, j) =
+                op_of(transposed ? *model_at(x, j, i) : *model_at(x, i, j), op == 'C');
     }
     return y;
 }
 
-struct model *model_abs(const struct model *x, real least)
+struct model *model_abs(const struct problem *p, const struct model *x)
 {
     struct model *y = make_model(x->rows, x->cols, false);
-    for (size_t i = 0; i < (size_t)x->rows * (size_t)x->cols; i++)
-        y->re[i] = fabsl(x->re[i]) + (x->im != NULL ? fabsl(x->im[i]) : 0) + least;
+    for (long i = 0; i < x->rows * x->cols; i++)
+        y->at[i] = dense_abs1(x->at[i]) + p->p->tiny;
     return y;
 }
 
 void swap_rows(struct model *x, long row, long other)
 {
     for (long j = 0; other != row && j < x->cols; j++) {
-        const size_t to = at(x, row, j), from = at(x, other, j);
-        const real re = x->re[to], im = x->im != NULL ? x->im[to] : 0;
-        x->re[to] = x->re[from];
-        x->re[from] = re;
-        if (x->im != NULL) {
-            x->im[to] = x->im[from];
-            x->im[from] = im;
-        }
+        const number held = *model_at(x, row, j);
+        *model_at(x, row, j) = *model_at(x, other, j);
+        *model_at(x, other, j) = held;
     }
 }
 
@@ -130,43 +119,34 @@ void permute_rows(struct model *x, const int *ipiv, long count)
 /* ---- products -------------------------------------------------------------------------------- */
 
 struct term {
-    real re, im, size;
+    number sum;
+    real size;
 };
+
+static bool is_no_number(number x, bool complex)
+{
+    return isnan(creall(x)) && (!complex || isnan(cimagl(x)));
+}
 
 /* Row i of X times column j of Y. Arithmetic with NaN is many times slower and changes nothing
  * more. */
 static struct term dot(const struct model *x, const struct model *y, long i, long j)
 {
-    struct term t = {0, 0, 0};
-    const real *xr = x->re + i, *yr = y->re + j * y->rows;
-    if (x->im == NULL) {
-        for (long k = 0; k < x->cols && !isnan(t.re); k++) {
-            const real product = xr[k * x->rows] * yr[k];
-            t.re += product;
-            t.size += fabsl(product);
-        }
-        return t;
-    }
-    const real *xi = x->im + i, *yi = y->im + j * y->rows;
-    for (long k = 0; k < x->cols && !(isnan(t.re) && isnan(t.im)); k++) {
-        const long in = k * x->rows;
-        t.re += xr[in] * yr[k] - xi[in] * yi[k];
-        t.im += xr[in] * yi[k] + xi[in] * yr[k];
-        t.size += (fabsl(xr[in]) + fabsl(xi[in])) * (fabsl(yr[k]) + fabsl(yi[k]));
+    struct term t = {0, 0};
+    for (long k = 0; k < x->cols && !is_no_number(t.sum, x->complex); k++) {
+        const number a = *model_at(x, i, k), b = *model_at(y, k, j);
+        t.sum += x->complex ? dense_times(a, b) : creall(a) * creall(b);
+        t.size += dense_abs1(a) * dense_abs1(b);
     }
     return t;
 }
 
 struct model *model_product(const struct model *x, const struct model *y)
 {
-    struct model *z = make_model(x->rows, y->cols, x->im != NULL);
+    struct model *z = make_model(x->rows, y->cols, x->complex);
     for (long j = 0; j < z->cols; j++) {
-        for (long i = 0; i < z->rows; i++) {
-            const struct term t = dot(x, y, i, j);
-            z->re[at(z, i, j)] = t.re;
-            if (z->im != NULL)
-                z->im[at(z, i, j)] = t.im;
-        }
+        for (long i = 0; i < z->rows; i++)
+            *model_at(z, i, j) = dot(x, y, i, j).sum;
     }
     return z;
 }
@@ -179,47 +159,29 @@ const char *const one = &one_scalar, *const minus_one = &minus_one_scalar;
 
 struct sums make_sums(long rows, long cols)
 {
-    const size_t count = (size_t)rows * (size_t)cols;
-    struct sums s = {rows,
-                     cols,
-                     make_reals(count),
-                     make_reals(count),
-                     make_reals(count),
-                     calloc(count + 1, sizeof(bool)),
-                     0};
-    if (s.overflow == NULL)
-        abort();
-    return s;
-}
-
-void free_sums(struct sums *s)
-{
-    free(s->re);
-    free(s->im);
-    free(s->size);
-    free(s->overflow);
+    const size_t count = (size_t)(rows * cols);
+    return (struct sums){rows,
+                         cols,
+                         make(count * sizeof(number)),
+                         make(count * sizeof(real)),
+                         make(count * sizeof(bool)),
+                         0};
 }
 
 static struct term scalar_of(const struct problem *p, const char *scalar)
 {
-    struct term t = {1, 0, 1};
-    if (scalar == one)
-        return t;
-    t.re = scalar == minus_one ? -1 : get_real(p->p, scalar);
-    if (p->p->complex && scalar != minus_one)
-        t.im = get_real(p->p, scalar + p->p->real_size);
-    t.size = fabsl(t.re) + fabsl(t.im);
-    return t;
+    const number value = scalar == one ? 1 : scalar == minus_one ? -1 : get_number(p->p, scalar);
+    return (struct term){value, dense_abs1(value)};
 }
 
-static void add_term(const struct problem *p, struct sums *s, size_t index, struct term scale,
+static void add_term(const struct problem *p, struct sums *s, long index, struct term scale,
                      struct term t)
 {
-    const real size = scale.size * t.size;
+    const real re = creall(scale.sum);
     /* A zero imaginary part does not make NaN of infinity. */
-    s->re[index] += scale.re * t.re - (scale.im == 0 ? 0 : scale.im * t.im);
-    s->im[index] += scale.re * t.im + (scale.im == 0 ? 0 : scale.im * t.re);
-    s->size[index] += size;
+    s->at[index] += cimagl(scale.sum) == 0 ? dense_number(re * creall(t.sum), re * cimagl(t.sum))
+                                           : dense_times(scale.sum, t.sum);
+    s->size[index] += scale.size * t.size;
     /* Sums of scaled terms and scaled sums may both be intermediates. */
     s->overflow[index] |= !(t.size < p->p->huge / 8 && s->size[index] < p->p->huge / 8);
 }
@@ -227,8 +189,8 @@ static void add_term(const struct problem *p, struct sums *s, size_t index, stru
 static real largest_of(const struct problem *p, const struct model *x)
 {
     real largest = 0;
-    for (size_t i = 0; i < (size_t)x->rows * (size_t)x->cols; i++) {
-        const real size = fabsl(x->re[i]) + (x->im != NULL ? fabsl(x->im[i]) : 0);
+    for (long i = 0; i < x->rows * x->cols; i++) {
+        const real size = dense_abs1(x->at[i]);
         largest = size > largest && size <= p->p->huge ? size : largest;
     }
     return largest;
@@ -254,7 +216,7 @@ void add_product(const struct problem *p, struct sums *s, const char *alpha, con
         return;
     for (long j = 0; j < s->cols; j++) {
         for (long i = 0; i < s->rows; i++)
-            add_term(p, s, (size_t)(i + j * s->rows), scale, dot(x, y, i, j));
+            add_term(p, s, i + j * s->rows, scale, dot(x, y, i, j));
     }
     add_slack(p, s, scale, x->cols, scaled ? largest_of(p, x) + largest_of(p, y) : 0);
 }
@@ -264,11 +226,8 @@ void add_model(const struct problem *p, struct sums *s, const char *alpha, const
     const struct term scale = scalar_of(p, alpha);
     if (scale.size == 0)
         return;
-    for (size_t i = 0; i < (size_t)x->rows * (size_t)x->cols; i++) {
-        struct term t = {x->re[i], x->im != NULL ? x->im[i] : 0, 0};
-        t.size = fabsl(t.re) + fabsl(t.im);
-        add_term(p, s, i, scale, t);
-    }
+    for (long i = 0; i < x->rows * x->cols; i++)
+        add_term(p, s, i, scale, (struct term){x->at[i], dense_abs1(x->at[i])});
     add_slack(p, s, scale, 1, 0);
 }
 
@@ -276,6 +235,6 @@ void add_size(struct sums *s, const struct model *x, const struct model *y)
 {
     for (long j = 0; j < s->cols; j++) {
         for (long i = 0; i < s->rows; i++)
-            s->size[i + j * s->rows] += dot(x, y, i, j).re;
+            s->size[i + j * s->rows] += creall(dot(x, y, i, j).sum);
     }
 }

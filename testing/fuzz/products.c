@@ -26,17 +26,12 @@ static void add_squares(struct problem *p, struct sums *s, const struct model *a
     const char transposed = is(p, HERMITIAN) ? 'C' : 'T';
     const bool twice = signature_has(p->routine, 'B');
     struct model *b = twice ? model_op(p->old[1], trans_letter(p, FIELD_TRANSA)) : NULL;
-    struct model *right = model_op(twice ? b : a, transposed);
-    add_product(p, s, p->alpha, a, right);
+    add_product(p, s, p->alpha, a, model_op(twice ? b : a, transposed));
     if (twice) {
         char alpha[sizeof p->alpha];
         conjugate(p, p->alpha, alpha);
-        struct model *left = model_op(a, transposed);
-        add_product(p, s, is(p, HERMITIAN) ? alpha : p->alpha, b, left);
-        free_model(left);
+        add_product(p, s, is(p, HERMITIAN) ? alpha : p->alpha, b, model_op(a, transposed));
     }
-    free_model(right);
-    free_model(b);
 }
 
 static void add_factors(struct problem *p, struct sums *s, const struct model *a)
@@ -45,7 +40,6 @@ static void add_factors(struct problem *p, struct sums *s, const struct model *a
     struct model *b = model_op(p->old[1], op);
     const bool right = p->c.value[FIELD_SIDE];
     add_product(p, s, p->alpha, right ? b : a, right ? a : b);
-    free_model(b);
 }
 
 /* Nothing to do: also imaginary parts stay as they were. The reference's gemmtr multiplies by 1
@@ -54,7 +48,7 @@ static bool is_quick(const struct problem *p)
 {
     static const char zeros[16];
     char unit[16] = {0};
-    const size_t size = p->p->real_size * (p->p->complex ? 2 : 1);
+    const size_t size = element_size(p);
     put_real(p->p, unit, 1);
     const bool nothing = memcmp(p->alpha, zeros, size) == 0 ||
                          (signature_has(p->routine, 'k') && p->c.value[FIELD_K] == 0);
@@ -66,9 +60,9 @@ static void check_real_diagonal(struct problem *p, const struct operand *x)
     if (!x->real_diagonal || is_quick(p))
         return;
     for (long i = 0; i < x->rows; i++) {
-        const real im = get_real(p->p, element(p, x, i, i) + p->p->real_size);
-        if (im != 0 && isfinite(get_real(p->p, element(p, x, i, i))))
-            fail(p, "diagonal entry %ld has the imaginary part %.9Lg", i, im);
+        const number value = get_number(p->p, element(p, x, i, i));
+        if (cimagl(value) != 0 && isfinite(creall(value)))
+            fail(p, "diagonal entry %ld has the imaginary part %.9Lg", i, cimagl(value));
     }
 }
 
@@ -91,8 +85,6 @@ static void judge_products(struct problem *p)
     check_real_diagonal(p, x);
     if (!is_quick(p))
         check_sums(p, &s, x, (real)(2 * depth + 6));
-    free_model(a);
-    free_sums(&s);
 }
 
 static void judge_triangles(struct problem *p)
@@ -104,9 +96,6 @@ static void judge_triangles(struct problem *p)
     const bool right = p->c.value[FIELD_SIDE];
     add_product(p, &s, p->alpha, right ? p->old[1] : a, right ? a : p->old[1]);
     check_sums(p, &s, x, (real)(a->rows + 4));
-    free_model(t);
-    free_model(a);
-    free_sums(&s);
 }
 
 const struct judge judge_gemm = {CONTENT_ANY, false, judge_products};

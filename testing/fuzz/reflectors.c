@@ -7,28 +7,16 @@
 static void reflect(const struct problem *p, struct model *x, const struct model *v, long j,
                     bool conjugate)
 {
-    const bool complex = p->p->complex;
-    const char *at = p->tau + (size_t)j * p->p->real_size * (complex ? 2 : 1);
-    const real tau_re = get_real(p->p, at);
-    const real tau_im = !complex ? 0 : get_real(p->p, at + p->p->real_size) * (conjugate ? -1 : 1);
+    const number held = get_number(p->p, p->tau + (size_t)j * element_size(p));
+    const number tau = conjugate ? conjl(held) : held;
     for (long col = 0; col < x->cols; col++) {
-        real *re = x->re + col * x->rows, *im = complex ? x->im + col * x->rows : NULL;
-        const real *vr = v->re + j * v->rows, *vi = complex ? v->im + j * v->rows : NULL;
-        real sum_re = re[j], sum_im = complex ? im[j] : 0;
-        for (long i = j + 1; i < x->rows; i++) {
-            sum_re += vr[i] * re[i] + (complex ? vi[i] * im[i] : 0);
-            sum_im += complex ? vr[i] * im[i] - vi[i] * re[i] : 0;
-        }
-        const real w_re = tau_re * sum_re - tau_im * sum_im;
-        const real w_im = tau_re * sum_im + tau_im * sum_re;
-        re[j] -= w_re;
-        if (complex)
-            im[j] -= w_im;
-        for (long i = j + 1; i < x->rows; i++) {
-            re[i] -= vr[i] * w_re - (complex ? vi[i] * w_im : 0);
-            if (complex)
-                im[i] -= vr[i] * w_im + vi[i] * w_re;
-        }
+        number sum = *model_at(x, j, col);
+        for (long i = j + 1; i < x->rows; i++)
+            sum += dense_times(conjl(*model_at(v, i, j)), *model_at(x, i, col));
+        sum = dense_times(tau, sum);
+        *model_at(x, j, col) -= sum;
+        for (long i = j + 1; i < x->rows; i++)
+            *model_at(x, i, col) -= dense_times(*model_at(v, i, j), sum);
     }
 }
 
@@ -52,10 +40,8 @@ static bool is_tame(const struct problem *p)
 static real column_norm(const struct model *x, long j)
 {
     real sum = 0;
-    for (long i = 0; i < x->rows; i++) {
-        const long at = i + j * x->rows;
-        sum += x->re[at] * x->re[at] + (x->im != NULL ? x->im[at] * x->im[at] : 0);
-    }
+    for (long i = 0; i < x->rows; i++)
+        sum += dense_square(*model_at(x, i, j));
     return sqrtl(sum);
 }
 
@@ -65,12 +51,8 @@ static void check_columns(struct problem *p, const struct model *x, const struct
 {
     for (long j = 0; j < x->cols; j++) {
         real error = 0;
-        for (long i = 0; i < x->rows; i++) {
-            const long at = i + j * x->rows;
-            const real re = x->re[at] - expected->re[at];
-            const real im = x->im != NULL ? x->im[at] - expected->im[at] : 0;
-            error += re * re + im * im;
-        }
+        for (long i = 0; i < x->rows; i++)
+            error += dense_square(*model_at(x, i, j) - *model_at(expected, i, j));
         const real bound = terms * p->p->unit * column_norm(norms, j) + p->p->tiny;
         if (!(sqrtl(error) <= bound))
             fail(p, "column (row) %ld is off by %.3Lg, bound %.3Lg", j, sqrtl(error), bound);
@@ -85,9 +67,7 @@ static struct model *model_qr(const struct problem *p, const struct model *x)
 
 static struct model *result_of(const struct problem *p)
 {
-    struct model *x = model_of(p, &p->operands[0]), *qr = model_qr(p, x);
-    free_model(x);
-    return qr;
+    return model_qr(p, model_of(p, &p->operands[0]));
 }
 
 static real terms_of(const struct problem *p, long length)
@@ -98,40 +78,31 @@ static real terms_of(const struct problem *p, long length)
 static void run_geqrf(struct problem *p)
 {
     struct model *qr = result_of(p), *old = model_qr(p, p->old[0]);
-    struct model *r = make_model(qr->rows, qr->cols, qr->im != NULL);
+    struct model *r = make_model(qr->rows, qr->cols, qr->complex);
     if (p->info != 0)
         fail(p, "info is %d", p->info);
     for (long j = 0; j < qr->cols; j++) {
-        for (long i = 0; i <= smaller(j, qr->rows - 1); i++) {
-            r->re[i + j * r->rows] = qr->re[i + j * r->rows];
-            if (r->im != NULL)
-                r->im[i + j * r->rows] = qr->im[i + j * r->rows];
-        }
+        for (long i = 0; i <= smaller(j, qr->rows - 1); i++)
+            *model_at(r, i, j) = *model_at(qr, i, j);
     }
     if (is_tame(p)) {
         apply(p, r, qr, false);
         check_columns(p, r, old, old, terms_of(p, qr->rows));
     }
-    free_model(qr);
-    free_model(old);
-    free_model(r);
 }
 
 static void run_orgqr(struct problem *p)
 {
     struct model *q = result_of(p), *vectors = model_qr(p, p->old[0]);
-    struct model *expected = make_model(q->rows, q->cols, q->im != NULL);
+    struct model *expected = make_model(q->rows, q->cols, q->complex);
     for (long j = 0; j < q->cols; j++)
-        expected->re[j + j * q->rows] = 1;
+        *model_at(expected, j, j) = 1;
     if (p->info != 0)
         fail(p, "info is %d", p->info);
     if (p->c.value[FIELD_SPECIAL] == 0) {
         apply(p, expected, vectors, false);
         check_columns(p, q, expected, expected, terms_of(p, q->rows));
     }
-    free_model(q);
-    free_model(vectors);
-    free_model(expected);
 }
 
 /* From the right: the adjoint from the left. The Q of LQ is the adjoint of QR's. */
@@ -140,8 +111,7 @@ static void run_ormqr(struct problem *p)
     const bool right = p->c.value[FIELD_SIDE];
     const bool adjoint = (trans_letter(p, FIELD_TRANSA) != 'N') != is(p, ADJOINT);
     struct model *vectors = model_qr(p, p->old[0]);
-    struct model *c = model_of(p, &p->operands[2]);
-    struct model *found = model_op(c, right ? 'C' : 'N');
+    struct model *found = model_op(model_of(p, &p->operands[2]), right ? 'C' : 'N');
     struct model *expected = model_op(p->old[2], right ? 'C' : 'N');
     struct model *norms = model_op(expected, 'N');
     if (p->info != 0)
@@ -150,11 +120,6 @@ static void run_ormqr(struct problem *p)
         apply(p, expected, vectors, adjoint != right);
         check_columns(p, found, expected, norms, terms_of(p, found->rows));
     }
-    free_model(c);
-    free_model(vectors);
-    free_model(found);
-    free_model(expected);
-    free_model(norms);
 }
 
 const struct judge judge_geqrf = {CONTENT_ANY, false, run_geqrf};

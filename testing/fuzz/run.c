@@ -11,25 +11,24 @@ static void open_pivots(struct problem *p)
 {
     p->pivots = larger(p->operands[0].rows, p->operands[0].cols) + PIVOT_GUARDS;
     p->ipiv = malloc((size_t)p->pivots * sizeof *p->ipiv);
-    p->tau = malloc((size_t)(p->reflectors + 1) * 2 * p->p->real_size);
+    const size_t bytes = (size_t)(p->reflectors + 1) * element_size(p);
+    p->tau = malloc(bytes);
     if (p->ipiv == NULL || p->tau == NULL)
         abort();
     for (long i = 0; i < p->pivots; i++)
         p->ipiv[i] = PIVOT_GUARD;
-    const size_t parts = p->p->complex ? 2 : 1;
-    for (size_t i = 0; i < (size_t)(p->reflectors + 1) * parts; i++)
-        put_guard(p->p, p->tau + i * p->p->real_size);
+    for (size_t at = 0; at < bytes; at += p->p->real_size)
+        put_guard(p->p, p->tau + at);
 }
 
 static void check_vectors(struct problem *p)
 {
     const long pivots = smaller(p->operands[0].rows, p->operands[0].cols);
-    const size_t parts = p->p->complex ? 2 : 1;
     for (int i = 0; i < PIVOT_GUARDS; i++) {
         if (p->ipiv[pivots + i] != PIVOT_GUARD)
             fail(p, "something was written behind ipiv");
     }
-    if (!is_guard(p->p, p->tau + (size_t)p->reflectors * parts * p->p->real_size))
+    if (!is_guard(p->p, p->tau + (size_t)p->reflectors * element_size(p)))
         fail(p, "something was written behind tau");
 }
 
@@ -70,8 +69,7 @@ static bool open_problem(struct problem *p, const struct fuzz_case *c)
 
 static void close_problem(struct problem *p)
 {
-    for (int i = 0; i < OPERANDS; i++)
-        free_model(p->old[i]);
+    free_models();
     free_operands(p);
     free(p->ipiv);
     free(p->tau);

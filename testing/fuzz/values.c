@@ -22,6 +22,11 @@ real get_real(const struct precision *p, const char *at)
     return p->real_size == 4 ? (real)single : (real)full;
 }
 
+number get_number(const struct precision *p, const char *at)
+{
+    return dense_number(get_real(p, at), p->complex ? get_real(p, at + p->real_size) : 0);
+}
+
 /* Powers of two that are the precision's 1e30, 1e300 and so on. */
 static int exponents(const struct precision *p)
 {
@@ -169,19 +174,16 @@ static void make_pivots(struct problem *p, uint64_t *state)
 static void make_tau(struct problem *p, uint64_t *state)
 {
     const struct operand *x = &p->operands[0];
-    const size_t size = p->p->real_size, parts = p->p->complex ? 2 : 1;
     for (long j = 0; j < p->reflectors; j++) {
         real norm = 1, phi = p->p->complex ? (real)random_uniform(state) : 0;
         for (long i = j + 1; i < (is(p, ADJOINT) ? x->cols : x->rows); i++) {
             const char *at = is(p, ADJOINT) ? element(p, x, j, i) : element(p, x, i, j);
-            for (size_t part = 0; part < parts; part++) {
-                real v = get_real(p->p, at + part * size);
-                norm += v * v;
-            }
+            norm += dense_square(get_number(p->p, at));
         }
-        put_real(p->p, p->tau + (size_t)j * parts * size, (1 + cosl(phi)) / norm);
+        char *tau = p->tau + (size_t)j * element_size(p);
+        put_real(p->p, tau, (1 + cosl(phi)) / norm);
         if (p->p->complex)
-            put_real(p->p, p->tau + (size_t)j * parts * size + size, sinl(phi) / norm);
+            put_real(p->p, tau + p->p->real_size, sinl(phi) / norm);
     }
 }
 
@@ -199,7 +201,7 @@ static void make_wrong(struct problem *p, uint64_t *state)
     }
     for (long i = 0; i < x->rows; i++) {
         if (is_in_part(x, i, j))
-            memset(element(p, x, i, j), 0, p->p->real_size * (p->p->complex ? 2 : 1));
+            memset(element(p, x, i, j), 0, element_size(p));
     }
 }
 
@@ -222,8 +224,7 @@ static void make_special(struct problem *p, uint64_t *state)
 
 bool is_zero(const struct problem *p, const char *scalar)
 {
-    return get_real(p->p, scalar) == 0 &&
-           (!p->p->complex || get_real(p->p, scalar + p->p->real_size) == 0);
+    return get_number(p->p, scalar) == 0;
 }
 
 /* What is not read: A and B where alpha is 0, C where beta is. */

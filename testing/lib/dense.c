@@ -98,11 +98,6 @@ long double dense_unit(clb_precision precision)
     return clb_precision_real_size(precision) == sizeof(float) ? 0x1p-24L : 0x1p-53L;
 }
 
-long double dense_abs1(number x)
-{
-    return fabsl(creall(x)) + fabsl(cimagl(x));
-}
-
 /* ---- the next library ------------------------------------------------------------------------ */
 
 /* Any memory as a matrix. */

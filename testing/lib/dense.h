@@ -7,33 +7,7 @@
 #include "engine/gemm/gemm.h"
 #include "engine/lapack/lapack.h"
 #include "matrix.h"
-
-#include <complex.h>
-#include <math.h>
-
-typedef long double complex number;
-
-/* CMPLXL, which not every compiler has. */
-static inline number dense_number(long double re, long double im)
-{
-    number x;
-    ((long double *)&x)[0] = re;
-    ((long double *)&x)[1] = im;
-    return x;
-}
-
-/* x*y and |x| as they are written down, several times as fast as C's own and cabsl(), which care
- * for infinities and for squares that overflow: that of no double does. */
-static inline number dense_times(number x, number y)
-{
-    return dense_number(creall(x) * creall(y) - cimagl(x) * cimagl(y),
-                        creall(x) * cimagl(y) + cimagl(x) * creall(y));
-}
-
-static inline long double dense_abs(number x)
-{
-    return cimagl(x) == 0 ? fabsl(creall(x)) : sqrtl(creall(x) * creall(x) + cimagl(x) * cimagl(x));
-}
+#include "number.h"
 
 struct dense {
     clb_precision precision;
@@ -64,8 +38,6 @@ bool dense_intact_bits(const struct dense *x);
 /* Unit roundoff of a precision. */
 long double dense_unit(clb_precision precision);
 number dense_scalar(clb_precision precision, const void *scalar);
-/* LAPACK's measure of a pivot. */
-long double dense_abs1(number x);
 
 /* Element (i, j) of any memory with a leading dimension. */
 number dense_at(clb_precision precision, const void *data, size_t ld, size_t i, size_t j);

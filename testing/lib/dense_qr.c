@@ -28,12 +28,6 @@ static void put(const struct vectors *x, size_t i, size_t j, number value)
         dense_store(x->precision, x->a, x->lda, i, j, value);
 }
 
-/* |x|^2 */
-static long double square(number x)
-{
-    return creall(x) * creall(x) + cimagl(x) * cimagl(x);
-}
-
 /* ---- one reflector --------------------------------------------------------------------------- */
 
 /* H(k) with H^H*A(k:, k) = beta*e1; LAPACK xLARFG. */
@@ -42,7 +36,7 @@ static number make_reflector(const struct vectors *a, size_t m, size_t k)
     number alpha = get(a, k, k);
     long double below = 0;
     for (size_t i = k + 1; i < m; i++)
-        below += square(get(a, i, k));
+        below += dense_square(get(a, i, k));
     below = sqrtl(below);
     if (below == 0 && cimagl(alpha) == 0)
         return 0;
@@ -168,9 +162,9 @@ size_t dense_orgqr(const struct clb_host_blas *host, const struct clb_call *p)
 static long double reflector_error(const struct dense *x, const void *tau, size_t i)
 {
     number factor = dense_at(x->precision, tau, 1, i, 0);
-    long double norm = 1, size = square(factor);
+    long double norm = 1, size = dense_square(factor);
     for (size_t r = i + 1; r < x->rows; r++)
-        norm += square(dense_get(x, r, i));
+        norm += dense_square(dense_get(x, r, i));
     return fabsl(2 * creall(factor) - size * norm) * norm;
 }
 
@@ -192,8 +186,8 @@ long double dense_qr_error(const struct dense *x, const void *tau)
         for (size_t i = clb_min(inner, j + 1); i-- > 0;)
             dense_reflect(x, tau, i, false, column);
         for (size_t i = 0; i < m; i++) {
-            error += square(column[i] - dense_old(x, i, j));
-            size += square(dense_old(x, i, j));
+            error += dense_square(column[i] - dense_old(x, i, j));
+            size += dense_square(dense_old(x, i, j));
         }
         error = size == 0 ? sqrtl(error) : sqrtl(error / size) / scale;
         worst = error <= worst ? worst : error;
