@@ -30,7 +30,7 @@ static struct clb_gemm_variant random_variant(uint64_t *seed)
     variant.family =
         clb_gemm_family_get(random_below(seed, 2) ? CLB_FAMILY_CPU : CLB_FAMILY_PORTABLE);
     for (int i = 0; i < CLB_PARAMS; i++)
-        value[i] = clb_param_default((clb_param)i, false);
+        value[i] = clb_params[i].standard[false];
     value[CLB_PARAM_MR] = widths[random_below(seed, CLB_COUNT_OF(widths))];
     value[CLB_PARAM_NR] = widths[random_below(seed, CLB_COUNT_OF(widths))];
     value[CLB_PARAM_KU] = 1 + random_below(seed, 16);

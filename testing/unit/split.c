@@ -99,9 +99,8 @@ static bool make_variants(struct clb_runtime *runtime, const struct clb_gemm_var
     struct clb_text options = {0};
     clb_text_addf(&options, "-DCLB_DOUBLE=1 -DCLB_COMPLEX=0");
     for (int i = 0; i < CLB_PARAMS; i++) {
-        if (clb_param_is_kernels((clb_param)i) && split->tuning.value[i] != 0)
-            clb_text_addf(&options, " -DCLB_%s=%zu", clb_param_name((clb_param)i),
-                          split->tuning.value[i]);
+        if (clb_params[i].kernels && split->tuning.value[i] != 0)
+            clb_text_addf(&options, " -DCLB_%s=%zu", clb_params[i].name, split->tuning.value[i]);
     }
     bool built = clb_program_get(runtime, &source, options.data, &split->program) == CLB_OK &&
                  clb_gemm_prelaunch(runtime, split) == CLB_OK;

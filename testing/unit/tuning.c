@@ -124,8 +124,8 @@ static void math(void *unused)
             size_t skip = 0;
             while (clb_tuning_gemm(&nvidia, (clb_precision)precision, (clb_math)level, skip,
                                    &tuning) == CLB_OK) {
-                expect((int)clb_family_math(tuning.family) <= level, "%s for level %d",
-                       clb_family_name(tuning.family), level);
+                expect((int)clb_families[tuning.family].math <= level, "%s for level %d",
+                       clb_families[tuning.family].name, level);
                 skip++;
             }
             expect(skip > 0, "no row for level %d", level);
@@ -159,7 +159,7 @@ static void nvidia_order(void *unused)
                        tuning.family == orders[i].family[skip] &&
                        tuning.value[CLB_PARAM_COPY] == orders[i].copy[skip],
                    "precision %d, row %zu is %s with copy %zu", (int)orders[i].precision, skip,
-                   clb_family_name(tuning.family), tuning.value[CLB_PARAM_COPY]);
+                   clb_families[tuning.family].name, tuning.value[CLB_PARAM_COPY]);
         }
     }
 }

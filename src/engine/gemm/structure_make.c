@@ -20,95 +20,67 @@ static inline void copy_element(char *to, const char *from, size_t real, size_t 
         ((double *)(void *)to)[1] = -((double *)(void *)to)[1];
 }
 
-/* A block of a matrix as it is stored: rows [row, row + rows) and columns [col, col + cols). */
-struct structure_block {
-    size_t row, col, rows, cols;
-    char *to; /* rows elements from one column to the next */
-};
-
-/* Make rows [r, end) of the block's column j, outside the stored triangle: transposed elements, or
- * zeros for a triangular operand. */
-static inline void mirror(const struct clb_operand *x, const struct structure_block *block,
-                          size_t j, size_t r, size_t end, size_t real, size_t parts)
+/* Make rows [row, end) of column `col` of the matrix, as it is stored: outside the stored triangle
+ * transposed elements, or zeros for a triangular operand. */
+static inline void make_column(const struct clb_operand *x, size_t row, size_t end, size_t col,
+                               char *to, size_t real, size_t parts)
 {
-    size_t element = real * parts;
-    char *to = block->to + j * block->rows * element;
-    if (x->shape == CLB_STRUCTURE_TRIANGULAR) {
-        memset(to + r * element, 0, (end - r) * element);
+    const size_t element = real * parts;
+    const bool hermitian = x->shape == CLB_STRUCTURE_HERMITIAN;
+    /* Where the stored rows of an upper triangle end, or those of a lower one begin. */
+    const size_t edge = clb_max(clb_min(col + x->upper, end), row);
+    const size_t first = x->upper ? row : edge, last = x->upper ? edge : end; /* stored */
+    const size_t from = x->upper ? edge : row, until = x->upper ? end : edge; /* others */
+    memcpy(to + (first - row) * element, x->host + (first + col * x->ld) * element,
+           (last - first) * element);
+    if (x->shape == CLB_STRUCTURE_TRIANGULAR)
+        memset(to + (from - row) * element, 0, (until - from) * element);
+    else
+        for (size_t i = from; i < until; i++)
+            copy_element(to + (i - row) * element, x->host + (col + i * x->ld) * element, real,
+                         parts, hermitian);
+    if (col < row || col >= end)
         return;
-    }
-    const char *from = x->host + (block->col + j) * element;
-    for (; r < end; r++)
-        copy_element(to + r * element, from + (block->row + r) * x->ld * element, real, parts,
-                     x->shape == CLB_STRUCTURE_HERMITIAN);
-}
-
-static inline void make_diagonal(const struct clb_operand *x, size_t at, char *to, size_t real,
-                                 size_t parts)
-{
-    if (x->unit && x->shape == CLB_STRUCTURE_TRIANGULAR) {
-        const void *one = real == sizeof(float) ? clb_scalar_one(CLB_C) : clb_scalar_one(CLB_Z);
-        memcpy(to, one, real * parts);
-        return;
-    }
-    memcpy(to, x->host + (at + at * x->ld) * real * parts, real * parts);
-    if (parts == 2 && x->shape == CLB_STRUCTURE_HERMITIAN)
+    to += (col - row) * element;
+    if (x->unit && x->shape == CLB_STRUCTURE_TRIANGULAR)
+        memcpy(to, clb_scalar_one(real == sizeof(float) ? CLB_C : CLB_Z), element);
+    else if (parts == 2 && hermitian)
         memset(to + real, 0, real);
 }
 
-/* Make rows [r, end) of a column: the elements above the diagonal, on it, below it. */
-static inline void make_column(const struct clb_operand *x, const struct structure_block *block,
-                               size_t j, size_t r, size_t end, size_t real, size_t parts)
-{
-    size_t element = real * parts, col = block->col + j;
-    size_t above = col > block->row ? clb_max(clb_min(col - block->row, end), r) : r;
-    size_t below = col >= block->row ? clb_max(clb_min(col - block->row + 1, end), r) : r;
-    char *to = block->to + j * block->rows * element;
-    const char *from = x->host + (block->row + col * x->ld) * element;
-    if (x->upper && above > r)
-        memcpy(to + r * element, from + r * element, (above - r) * element);
-    else if (above > r)
-        mirror(x, block, j, r, above, real, parts);
-    if (below > above)
-        make_diagonal(x, col, to + above * element, real, parts);
-    if (!x->upper && end > below)
-        memcpy(to + below * element, from + below * element, (end - below) * element);
-    else if (end > below)
-        mirror(x, block, j, below, end, real, parts);
-}
-
-/* Blocks are made in groups of so many rows: `mirror` then reads from as many columns, on few
- * pages, and each cache line that it reads serves several columns of the block. */
+/* Blocks are made in groups of so many rows: transposed elements are then read from as many
+ * columns, on few pages, and each cache line that is read serves several columns of the block. */
 #define BLOCK_ROWS ((size_t)64)
 
-static inline void make_block(const struct clb_operand *x, const struct structure_block *block,
+static inline void make_block(const struct clb_operand *x, const struct clb_rect *block, char *to,
                               size_t real, size_t parts)
 {
     for (size_t r = 0; r < block->rows; r += BLOCK_ROWS) {
         for (size_t j = 0; j < block->cols; j++)
-            make_column(x, block, j, r, clb_min(r + BLOCK_ROWS, block->rows), real, parts);
+            make_column(x, block->row + r, block->row + clb_min(r + BLOCK_ROWS, block->rows),
+                        block->col + j, to + (j * block->rows + r) * real * parts, real, parts);
     }
 }
 
 void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
                       size_t w, size_t k, size_t first, size_t count, void *to)
 {
-    struct structure_block block = {x->depth_contiguous ? p0 : i0,
-                                    (x->depth_contiguous ? i0 : p0) + first,
-                                    x->depth_contiguous ? k : w, count, to};
+    const struct clb_rect block = {x->depth_contiguous ? p0 : i0,
+                                   (x->depth_contiguous ? i0 : p0) + first,
+                                   x->depth_contiguous ? k : w, count};
     if (x->shape == CLB_STRUCTURE_GENERAL)
         clb_merge_tile(precision, block.rows, block.cols,
                        x->scale != NULL ? x->scale : clb_scalar_one(precision),
                        x->host + (block.row + block.col * x->ld) * x->element, x->ld,
                        clb_scalar_zero(precision), to, block.rows);
     else if (precision == CLB_S)
-        make_block(x, &block, sizeof(float), 1);
+        make_block(x, &block, to, sizeof(float), 1);
     else if (precision == CLB_D)
-        make_block(x, &block, sizeof(double), 1);
+        make_block(x, &block, to, sizeof(double), 1);
     else if (precision == CLB_C)
-        make_block(x, &block, sizeof(float), 2);
+        make_block(x, &block, to, sizeof(float), 2);
     else
-        make_block(x, &block, sizeof(double), 2);
+        make_block(x, &block, to, sizeof(double), 2);
 }
 
 /* ---- by a kernel ----------------------------------------------------------------------------- */

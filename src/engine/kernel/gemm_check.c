@@ -89,7 +89,7 @@ static clb_status full_judge(const struct full_check *check, const struct way *w
     const struct clb_judged judged = {.call = &call,
                                       .before = before,
                                       .entries = true,
-                                      .rounded = clb_family_math(check->variant->tuning.family) ==
+                                      .rounded = clb_families[check->variant->tuning.family].math ==
                                                  CLB_MATH_FAST};
     clb_status status = clb_judge(&judged, &verdict);
     if (status == CLB_OK && (verdict.failed != NULL || verdict.left > 0))

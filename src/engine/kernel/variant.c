@@ -117,9 +117,8 @@ static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
                   clb_precision_real_size(variant->precision) == sizeof(double),
                   clb_precision_parts(variant->precision) > 1);
     for (int i = 0; i < CLB_PARAMS; i++) {
-        if (clb_param_is_kernels((clb_param)i) && variant->tuning.value[i] != 0)
-            clb_text_addf(&options, " -DCLB_%s=%zu", clb_param_name((clb_param)i),
-                          variant->tuning.value[i]);
+        if (clb_params[i].kernels && variant->tuning.value[i] != 0)
+            clb_text_addf(&options, " -DCLB_%s=%zu", clb_params[i].name, variant->tuning.value[i]);
     }
     if (shapes)
         clb_text_addf(&options, " -DCLB_SHAPES=1");
@@ -145,7 +144,7 @@ static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_v
     variant->family = clb_gemm_family_get(variant->tuning.family);
     variant->split = variant->family->block_bytes != NULL;
     snprintf(variant->name, sizeof variant->name, "gemm-%s-%zux%zu",
-             clb_family_name(variant->tuning.family), value[CLB_PARAM_MR], value[CLB_PARAM_NR]);
+             clb_families[variant->tuning.family].name, value[CLB_PARAM_MR], value[CLB_PARAM_NR]);
     /* The padding of the depth must not separate re and im. */
     if (!variant->family->fits(value, &runtime->device,
                                clb_precision_real_size(variant->precision)) ||

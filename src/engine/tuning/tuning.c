@@ -48,20 +48,13 @@ static bool has_class(const struct clb_device *device, device_class class)
 
 struct row {
     device_class class;
-    unsigned precisions; /* bits */
+    unsigned precisions; /* ROW_... */
     struct clb_gemm_tuning tuning;
 };
 
-enum {
-    ROW_S = 1 << CLB_S,
-    ROW_D = 1 << CLB_D,
-    ROW_C = 1 << CLB_C,
-    ROW_Z = 1 << CLB_Z,
-    ROW_SD = ROW_S | ROW_D,
-    ROW_CZ = ROW_C | ROW_Z,
-    ROW_SC = ROW_S | ROW_C,
-    ROW_DZ = ROW_D | ROW_Z
-};
+/* Bits by precision. */
+enum { ROW_S = 1, ROW_D = 2, ROW_C = 4, ROW_Z = 8 };
+enum { ROW_SD = 3, ROW_CZ = 12, ROW_SC = 5, ROW_DZ = 10 };
 
 #define V(id, number) [CLB_PARAM_##id] = (number),
 #define CLB_GEMM(class, precisions, family, from, smallest, values)                                \
@@ -99,10 +92,7 @@ static const struct offload_row {
 #undef OPTIMISED
 };
 
-static const struct {
-    const char *name;
-    clb_math math;
-} families[CLB_FAMILIES] = {
+const struct clb_family_info clb_families[CLB_FAMILIES] = {
     [CLB_FAMILY_PORTABLE] = {"portable", CLB_MATH_STRICT},
     [CLB_FAMILY_CPU] = {"cpu", CLB_MATH_STRICT},
     [CLB_FAMILY_NV_DMMA] = {"nv-dmma", CLB_MATH_DEFAULT},
@@ -111,51 +101,22 @@ static const struct {
     [CLB_FAMILY_NV_BF16_SYNC] = {"nv-bf16-sync", CLB_MATH_DEFAULT},
 };
 
-const char *clb_family_name(clb_family family)
-{
-    return families[family].name;
-}
-
-clb_math clb_family_math(clb_family family)
-{
-    return families[family].math;
-}
-
 /* ---- overrides ------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    bool kernels;
-    size_t shared, own; /* the value where no row has one */
-} params[CLB_PARAMS] = {
-#define CLB_KERNEL_PARAM(section, name, help)       {#name, true, 0, 0},
-#define CLB_PARAM(section, name, shared, own, help) {#name, false, shared, own},
+const struct clb_param_info clb_params[CLB_PARAMS] = {
+#define CLB_KERNEL_PARAM(section, name, help)       {#name, true, {0, 0}},
+#define CLB_PARAM(section, name, shared, own, help) {#name, false, {own, shared}},
 #include "parameters.def"
 #undef CLB_KERNEL_PARAM
 #undef CLB_PARAM
 };
-
-const char *clb_param_name(clb_param param)
-{
-    return params[param].name;
-}
-
-bool clb_param_is_kernels(clb_param param)
-{
-    return params[param].kernels;
-}
-
-size_t clb_param_default(clb_param param, bool unified)
-{
-    return unified ? params[param].shared : params[param].own;
-}
 
 /* A routine's name is divided from the rest of the key by a dot; values without one are products'.
  */
 void clb_param_key(clb_param param, char key[CLB_PARAM_KEY_SIZE])
 {
     static const char *const routines[] = {"TRSM_", "POTRF_", "GEQRF_", "GETRF_"};
-    const char *name = params[param].name;
+    const char *name = clb_params[param].name;
     const char *routine = "GEMM_";
     for (size_t i = 0; i < CLB_COUNT_OF(routines); i++) {
         if (strncmp(name, routines[i], strlen(routines[i])) == 0) {
@@ -202,7 +163,7 @@ static clb_param parse_override(const struct clb_param_override *override, size_
 static clb_family find_family(const char *name)
 {
     int i = 0;
-    while (i < CLB_FAMILIES && strcmp(name, families[i].name) != 0)
+    while (i < CLB_FAMILIES && strcmp(name, clb_families[i].name) != 0)
         i++;
     return (clb_family)i;
 }
@@ -285,7 +246,7 @@ static void complete(const struct clb_device *device, clb_precision precision,
     }
     for (int i = 0; i < CLB_PARAMS; i++) {
         if (tuning->value[i] == 0)
-            tuning->value[i] = clb_param_default((clb_param)i, device->unified);
+            tuning->value[i] = clb_params[i].standard[device->unified];
     }
 }
 
@@ -297,7 +258,7 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
     const char *kernel = clb_config_get()->kernel;
     clb_family forced = kernel != NULL ? find_family(kernel) : CLB_FAMILIES;
     if (math == CLB_MATH_STRICT && forced != CLB_FAMILIES &&
-        families[forced].math != CLB_MATH_STRICT)
+        clb_families[forced].math != CLB_MATH_STRICT)
         forced = CLB_FAMILIES;
     if (math != CLB_MATH_STRICT && forced != CLB_FAMILIES)
         math = CLB_MATH_FAST;
@@ -306,7 +267,7 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
         for (size_t i = 0; i < CLB_COUNT_OF(rows); i++) {
             const struct row *row = &rows[i];
             if (!is_for(row, precision) || is_second(row) ||
-                families[row->tuning.family].math > math ||
+                clb_families[row->tuning.family].math > math ||
                 (forced != CLB_FAMILIES && row->tuning.family != forced) ||
                 has_class(device, row->class) != (pass == 0) || skip-- > 0)
                 continue;
@@ -348,7 +309,7 @@ static bool read_kept(const char *item, struct clb_gemm_tuning *tuning)
 {
     const size_t length = strcspn(item, "=");
     for (int i = 0; i < CLB_PARAMS; i++) {
-        if (!same_text(item, length, params[i].name))
+        if (!same_text(item, length, clb_params[i].name))
             continue;
         const unsigned long value = item[length] == '=' ? strtoul(item + length + 1, NULL, 10) : 0;
         tuning->value[i] = value;
@@ -384,10 +345,10 @@ bool clb_tuning_keep(const struct clb_device *device, clb_precision precision,
 {
     struct clb_text text = {0};
     char *stored = NULL;
-    clb_text_add(&text, clb_family_name(tuning->family));
+    clb_text_add(&text, clb_families[tuning->family].name);
     for (size_t i = 0; i < count; i++) {
         if (tuning->value[kept[i]] > 0)
-            clb_text_addf(&text, " %s=%zu", params[kept[i]].name, tuning->value[kept[i]]);
+            clb_text_addf(&text, " %s=%zu", clb_params[kept[i]].name, tuning->value[kept[i]]);
     }
     if (!text.failed && clb_cache_directory() != NULL) {
         clb_record_note(clb_row_key(device->identity, precision), CLB_PASSED, text.data);

@@ -1,7 +1,7 @@
 /* tuning: selects a device's kernel family, its parameters and the offload threshold.
  *
- * This layer has numbers only; the algo layer uses them. They are looked up in the rows for the
- * device's class, then in the default rows; CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS override. */
+ * Numbers only, which the algorithms use. They are looked up in the rows for the device's class,
+ * then in the default rows; CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS override. */
 #ifndef CLB_TUNING_H
 #define CLB_TUNING_H
 
@@ -17,8 +17,10 @@ typedef enum clb_family {
     CLB_FAMILIES
 } clb_family;
 
-const char *clb_family_name(clb_family family);
-clb_math clb_family_math(clb_family family);
+extern const struct clb_family_info {
+    const char *name;
+    clb_math math;
+} clb_families[CLB_FAMILIES];
 
 /* A parameter has one name: CLB_PARAM_MR here, MR in the tables, CLB_MR in the kernels and gemm.mr
  * in CLBLAS_SHIM_PARAMS. */
@@ -31,14 +33,11 @@ typedef enum clb_param {
     CLB_PARAMS
 } clb_param;
 
-/* The name in the tables. */
-const char *clb_param_name(clb_param param);
-
-/* Whether the kernels get the value, as a macro CLB_<name>. */
-bool clb_param_is_kernels(clb_param param);
-
-/* The value where no row has one, on a device that shares the host's memory or not. */
-size_t clb_param_default(clb_param param, bool unified);
+extern const struct clb_param_info {
+    const char *name;   /* in the tables */
+    bool kernels;       /* get the value, as a macro CLB_<name> */
+    size_t standard[2]; /* where no row has a value; index: the device shares the host's memory */
+} clb_params[CLB_PARAMS];
 
 /* Write the key in CLBLAS_SHIM_PARAMS to `key`. */
 #define CLB_PARAM_KEY_SIZE 32

@@ -62,7 +62,7 @@ static void choose_values(const struct candidate *candidate)
     }
     if (!list.failed)
         setenv("CLBLAS_SHIM_PARAMS", list.data, 1);
-    setenv("CLBLAS_SHIM_KERNEL", clb_family_name(candidate->tuning.family), 1);
+    setenv("CLBLAS_SHIM_KERNEL", clb_families[candidate->tuning.family].name, 1);
     clb_text_free(&list);
 }
 
@@ -143,7 +143,7 @@ static void print_changes(const struct candidate *candidate)
         const clb_param param = search.space->axes[i].param;
         const size_t from = search.now.tuning.value[param], to = candidate->tuning.value[param];
         if (from != to)
-            printf("  %s %zu -> %zu", clb_param_name(param), from, to);
+            printf("  %s %zu -> %zu", clb_params[param].name, from, to);
     }
 }
 
@@ -255,7 +255,7 @@ int clb_tune_kernels(clb_precision precision, double seconds)
         return CLB_EXIT_FAILED;
     const double before = search.rate;
     printf("%10.1f GFLOP/s  %s, the library's own row for %s\n", 1e-9 * before,
-           clb_family_name(search.start.tuning.family), search.class);
+           clb_families[search.start.tuning.family].name, search.class);
     fflush(stdout);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -205,18 +205,16 @@ void clb_tune_print_row(const char *class, clb_precision precision,
                         const struct clb_gemm_tuning *tuning)
 {
     char family[32], line[128];
-    snprintf(family, sizeof family, "%s", clb_family_name(tuning->family));
+    snprintf(family, sizeof family, "%s", clb_families[tuning->family].name);
     for (char *c = family; *c != '\0'; c++)
         *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
     int column = printf("CLB_GEMM(%s, %c, %s, %.0f, %zu,", class, "SDCZ"[precision], family,
                         tuning -> threshold, tuning -> smallest);
     for (int i = 0; i < CLB_PARAMS; i++) {
         const size_t value = tuning->value[i];
-        if (value == clb_param_default((clb_param)i, true) ||
-            value == clb_param_default((clb_param)i, false))
+        if (value == clb_params[i].standard[true] || value == clb_params[i].standard[false])
             continue;
-        int length =
-            snprintf(line, sizeof line, " V(%s, %zu)", clb_param_name((clb_param)i), value);
+        int length = snprintf(line, sizeof line, " V(%s, %zu)", clb_params[i].name, value);
         if (column + length > 98)
             column = printf("\n        ") - 1;
         column += printf("%s", line);
