@@ -192,7 +192,7 @@ struct clb_chunk {
     ptrdiff_t diagonal; /* the triangle's diagonal is at p = i + diagonal */
 };
 
-/* Triangular chunks, as in kernels/cpu_triangle.h, for families with has_skip. */
+/* Triangular chunks, as in kernels/gemm_cpu.cl, for families with has_skip. */
 enum {
     CLB_TRIANGLE_LOW = 1,  /* element (i, p) is zero for p > i + diagonal */
     CLB_TRIANGLE_HIGH = 2, /* for p < i + diagonal */
