@@ -81,11 +81,10 @@ static void look_for_infinite(const struct discrete_run *run, const struct clb_l
         atomic_store_explicit(&run->schedule.step[load->step].infinite, true, memory_order_relaxed);
 }
 
-/* Copy columns of a load with ordinary stores: where the link and the CPUs are busy in both
- * directions this is a little faster than non-temporal stores (H200, 2026-11, n = 8192, double
- * precision). But what several CPUs have just written a device reads from their caches at 33 to 40
- * GB/s, and from memory at 54, so small matrices, whose transfers the device waits for, are copied
- * past the caches. */
+/* Copy columns of a load with ordinary stores, which are a little faster where the link and the
+ * CPUs are busy in both directions. But what several CPUs have just written a device reads from
+ * their caches at 33 to 40 GB/s, and from memory at 54 (H200, 2026-11), so small matrices, whose
+ * transfers the device waits for, are copied past the caches. */
 static void copy_columns_in(const struct discrete_run *run, const struct clb_transfer *transfer,
                             const struct clb_rect *columns, char *slot)
 {
@@ -263,10 +262,10 @@ static clb_status get_buffers(struct discrete_run *run)
 
 /* The number of staging threads that prefer uploads. While C is kept on the device nothing waits
  * for a merge before the end, when all threads merge, and the operands should arrive as soon as
- * possible; but what has not come down by then is left to do. (H200, 2026-11, with 9 and with 10 of
- * 12: dgemm n = 4096 7.6 and 7.95 ms, sgemm 8192 16.5 and 17.7, dgemm 8192 alike; but sgemm 4096,
- * where a thread uploads few pieces, 4.4 and 4.3.) And where strips are whole columns or rows
- * (trmm), downloads move as many bytes as uploads from the first strip on. */
+ * possible; but what has not come down by then is left to do. (H200, 2026-11: sgemm of n =
+ * 8192 16.5 ms with 9 of 12, 17.7 with 10; of 4096, where a thread uploads few pieces, 4.4
+ * and 4.3.) And where strips are whole columns or rows (trmm), downloads move as many bytes from
+ * the first strip on. */
 static size_t upload_first(const struct discrete_run *run)
 {
     size_t threads = run->transfers.threads;
@@ -294,17 +293,16 @@ static struct clb_transfer upload_of(const struct discrete_run *run, size_t numb
     const struct clb_load *load = &run->schedule.load[number];
     const struct clb_operand *operand = load->operand;
     size_t slots = run->plan.raw_slots;
-    size_t row = load->depth_contiguous ? load->p0 : load->i0;
-    size_t col = load->depth_contiguous ? load->i0 : load->p0;
-    size_t rows = load->depth_contiguous ? load->k : load->w;
-    size_t cols = load->depth_contiguous ? load->w : load->k;
-    return (struct clb_transfer){.held = number >= slots,
-                                 .x = {mem_of(run, RAW, number % slots), 0, rows, cols, rows},
-                                 .host = (char *)(uintptr_t)operand->host +
-                                         (row + col * operand->ld) * operand->element,
-                                 .ld = operand->ld,
-                                 .extent = load->piece_cols,
-                                 .slot_ld = rows};
+    const struct clb_rect at =
+        clb_stored(load->depth_contiguous, load->i0, load->p0, load->w, load->k);
+    return (struct clb_transfer){
+        .held = number >= slots,
+        .x = {mem_of(run, RAW, number % slots), 0, at.rows, at.cols, at.rows},
+        .host =
+            (char *)(uintptr_t)operand->host + (at.row + at.col * operand->ld) * operand->element,
+        .ld = operand->ld,
+        .extent = load->piece_cols,
+        .slot_ld = at.rows};
 }
 
 static struct clb_transfer download_of(const struct discrete_run *run, size_t number)
@@ -320,9 +318,8 @@ static struct clb_transfer download_of(const struct discrete_run *run, size_t nu
 }
 
 /* Where pages of C are missing, making them takes the threads nearly as long as copying the
- * operands. So there are more of them, and fewer upload first. (H200, 2026-11, dgemm, n =
- * 8192: 29.5 ms with 8 or 9 of 14, 30.3 with 8 of 12 and 7 of 14.) What is gathered was not tried
- * so. */
+ * operands. So there are more of them, and fewer upload first. What is gathered was not tried so.
+ */
 static void take_to_pages(struct discrete_run *run, struct clb_prefault prefault)
 {
     struct clb_transfer_queue *transfers = &run->transfers;
@@ -415,8 +412,7 @@ static clb_status make_parts(struct discrete_run *run)
             const struct clb_rect rect = {strip->rect.row, strip->rect.col + col, strip->rect.rows,
                                           clb_min(strip->piece_cols, strip->rect.cols - col)};
             const struct clb_rect *known = &progress->part[index];
-            if (resumed && (known->row != rect.row || known->col != rect.col ||
-                            known->rows != rect.rows || known->cols != rect.cols))
+            if (resumed && memcmp(known, &rect, sizeof rect) != 0)
                 return CLB_ERR_UNSUPPORTED;
             progress->part[index] = rect;
         }
@@ -537,40 +533,42 @@ static clb_status multiply_slab(struct discrete_run *run, size_t number, size_t 
     return clb_gemm_multiply(run->queue_set[1 + strip->queue], run->variant, &product, order);
 }
 
+/* The part of a strip to which a slab contributes; the first slab contributes to all of it. */
+static struct clb_rect support_of(struct discrete_run *run, const struct clb_strip *strip,
+                                  size_t slab)
+{
+    const struct clb_pass pass = clb_gemm_pass(run->problem, run->plan.slab, slab);
+    return clb_gemm_support(run->variant, run->schedule.operand, &pass, strip->origin,
+                            &strip->rect);
+}
+
 /* Enqueue the kernels of a strip after the packing of its operands; `packed` is the event of the
- * last of them. The first slab contributes to all of the strip. Strips of later slabs that add to
- * those of the first slabs are on the same queue, hence after them. */
+ * last of them. Strips of later slabs that add to those of the first slabs are on the same queue,
+ * hence after them. */
 static clb_status multiply_strip(struct discrete_run *run, size_t number, clb_event packed)
 {
     struct clb_strip *strip = &run->schedule.strip[number];
-    const struct clb_discrete_plan *plan = &run->plan;
-    struct clb_rect rect, last = {0};
-    size_t last_slab = 0;
+    struct clb_queue *queue = run->queue_set[1 + strip->queue]->queue;
+    struct clb_rect rect;
     clb_status status = wait_for_slot(run, number);
-    /* Each slab is launched one iteration late, because the last launch must make the event. */
-    for (size_t slab = strip->slab; slab <= strip->end_slab && status == CLB_OK; slab++) {
-        bool end = slab == strip->end_slab;
-        if (!end) {
-            const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
-            rect = clb_gemm_support(run->variant, run->schedule.operand, &pass, strip->origin,
-                                    &strip->rect);
-        }
-        if (!end && (rect.rows == 0 || rect.cols == 0))
-            continue;
-        if (last.rows > 0)
+    size_t last = strip->end_slab;
+    do
+        rect = support_of(run, strip, --last);
+    while (last > strip->slab && (rect.rows == 0 || rect.cols == 0));
+    for (size_t slab = strip->slab; slab <= last && status == CLB_OK; slab++) {
+        const bool first = slab == strip->slab;
+        rect = support_of(run, strip, slab);
+        if (rect.rows > 0 && rect.cols > 0)
             status = multiply_slab(
-                run, number, last_slab, &last,
-                (struct clb_order){.waits = last_slab == strip->slab,
-                                   .wait_list = last_slab == strip->slab ? &packed : NULL,
-                                   .event = end ? &transfer_of_strip(run, number)->before : NULL});
-        last = rect;
-        last_slab = slab;
+                run, number, slab, &rect,
+                (struct clb_order){.waits = first,
+                                   .wait_list = first ? &packed : NULL,
+                                   .event = slab == last ? &transfer_of_strip(run, number)->before
+                                                         : NULL});
     }
     strip->packing_launches = clb_queue_launches(run->queue_set[0]->queue);
-    strip->launches = clb_queue_launches(run->queue_set[1 + strip->queue]->queue);
-    if (status == CLB_OK)
-        status = clb_queue_flush(run->queue_set[1 + strip->queue]->queue);
-    return status;
+    strip->launches = clb_queue_launches(queue);
+    return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
 /* Split families: read the flag after a step's packing; the queue is in order. */

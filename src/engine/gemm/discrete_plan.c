@@ -9,13 +9,12 @@
 
 /* Bands: about STEPS of each operand, so that the device is busy soon and stays busy; not so narrow
  * that a strip is too small for the device, nor so wide that the buffers are too large. Fewer where
- * a band is made of short pieces of columns, which are slower to copy. (H200, 2026-11, n = 8192: 22
- * steps of both were 9 % slower in single precision and no faster in double.) */
+ * a band is made of short pieces of columns, which are slower to copy. */
 #define STEPS       16
 #define STEPS_SHORT 10
 
 /* Raw buffers, which let uploads run ahead of the kernels: as many as fit into an eighth of the
- * available memory. With two, uploads wait for kernels half of the time (H200, 2026-11). */
+ * available memory. With two, uploads wait for kernels half of the time. */
 #define RAW_SLOTS_MIN  ((size_t)2)
 #define RAW_SLOTS_GOOD ((size_t)4)
 #define RAW_SLOTS_MAX  ((size_t)64)
@@ -31,8 +30,7 @@
 #define MAX_BLOCKS 64
 
 /* Where the depth is small nearly all of the time is results', which are copied faster in long
- * columns. So a band of A may have as many rows as are loaded in the time of a piece. (H200,
- * 2026-11, dgemm of 8192 x 8192 x 64: 11.4 ms instead of 12.1.) */
+ * columns. So a band of A may have as many rows as are loaded in the time of a piece. */
 #define TALL_BAND   ((size_t)4 << 20)
 #define TALL_COLUMN ((size_t)32 << 10)
 
@@ -406,15 +404,14 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
         load.target[t] = target[t];
         load.target[t].conjugated ^= mirrored && operand->shape == CLB_STRUCTURE_HERMITIAN;
     }
-    size_t rows = load.depth_contiguous ? load.k : load.w;
-    size_t cols = load.depth_contiguous ? load.w : load.k;
+    const struct clb_rect at = clb_stored(load.depth_contiguous, load.i0, load.p0, load.w, load.k);
     size_t bytes = clb_min(plan->piece_bytes, LOAD_PIECE);
     /* The link idles until the first pieces have been copied, so the first load's pieces are
      * smaller. */
     bytes = schedule->loads == 0 ? bytes / 2 : bytes;
     if (plan->gathers)
         bytes = GATHERED_PIECE;
-    load.piece_cols = clb_min(clb_max(bytes / (rows * operand->element), 1), cols);
+    load.piece_cols = clb_min(clb_max(bytes / (at.rows * operand->element), 1), at.cols);
     schedule->load[schedule->loads++] = load;
     schedule->step[schedule->steps - 1].loads++;
 }

@@ -225,7 +225,7 @@ struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
  * diagonal. */
 #define SHARES ((size_t)8)
 /* The smallest depth of a slab that pays. For CPU kernels it is one pass, whose operands fit into
- * their caches (2 to 4 % faster than 256 at n = 1024, one thread; Xeon, PoCL 3.1, 2026-11). */
+ * their caches. */
 static size_t least_slab(const struct clb_gemm_variant *variant)
 {
     size_t least = variant->tuning.value[CLB_PARAM_MIRROR_MIN];
@@ -280,33 +280,6 @@ size_t clb_gemm_square_unit(const struct clb_gemm_variant *variant)
     while (unit % b != 0)
         unit += a;
     return unit;
-}
-
-struct clb_rect clb_region_trim(clb_region region, struct clb_rect block)
-{
-    size_t end = block.row + block.rows, col_end = block.col + block.cols;
-    if (region == CLB_REGION_LOWER) {
-        block.row = clb_min(clb_max(block.row, block.col), end);
-        block.rows = end - block.row;
-    } else if (region == CLB_REGION_UPPER) {
-        block.rows = clb_max(clb_min(end, col_end), block.row) - block.row;
-    }
-    return block;
-}
-
-size_t clb_region_parts(clb_region region, const struct clb_rect *rect, struct clb_rect part[2])
-{
-    size_t end = rect->row + rect->rows, col_end = rect->col + rect->cols;
-    bool crosses = region != CLB_REGION_FULL && rect->row < col_end && rect->col < end;
-    if (!crosses) {
-        part[0] = *rect;
-        return 1;
-    }
-    bool lower = region == CLB_REGION_LOWER;
-    part[0] = (struct clb_rect){rect->col, rect->col, rect->cols, rect->cols};
-    part[1] = (struct clb_rect){lower ? col_end : rect->row, rect->col,
-                                lower ? end - col_end : rect->col - rect->row, rect->cols};
-    return part[1].rows > 0 ? 2 : 1;
 }
 
 bool clb_gemm_adds_zeros(const struct clb_gemm *problem)

@@ -48,6 +48,13 @@ static inline struct clb_span clb_rect_span(const struct clb_rect *rect, clb_ope
 struct clb_span clb_operand_support(const struct clb_operand *x, size_t i0, size_t w, size_t p0,
                                     size_t k, size_t unit);
 
+/* Where elements (i0 .. i0 + w, p0 .. p0 + k) are in an operand as it is stored. */
+static inline struct clb_rect clb_stored(bool depth_contiguous, size_t i0, size_t p0, size_t w,
+                                         size_t k)
+{
+    return depth_contiguous ? (struct clb_rect){p0, i0, k, w} : (struct clb_rect){i0, p0, w, k};
+}
+
 /* How the elements of a piece of such a span are obtained: as stored; transposed from the stored
  * triangle; expanded element by element, because the piece crosses the diagonal or is to be scaled;
  * or by a packing kernel that handles triangles. */
@@ -161,13 +168,6 @@ bool clb_gemm_has_whole_rows(const struct clb_gemm *problem);
 
 /* The multiples at which panels of both A and B may begin. */
 size_t clb_gemm_square_unit(const struct clb_gemm_variant *variant);
-
-/* Trim a block of C to the rows that its columns have in the region; no rows when there are none.
- * Rows and columns of blocks must begin and end at multiples of one number, the columns' width. */
-struct clb_rect clb_region_trim(clb_region region, struct clb_rect block);
-/* The one or two parts of a trimmed block: the rectangle beside the diagonal, and the square on
- * it. */
-size_t clb_region_parts(clb_region region, const struct clb_rect *rect, struct clb_rect part[2]);
 
 /* True when an operand is triangular: then zeros outside the triangle may be multiplied, which the
  * defining sums don't contain. */

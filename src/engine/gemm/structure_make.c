@@ -65,9 +65,9 @@ static inline void make_block(const struct clb_operand *x, const struct clb_rect
 void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
                       size_t w, size_t k, size_t first, size_t count, void *to)
 {
-    const struct clb_rect block = {x->depth_contiguous ? p0 : i0,
-                                   (x->depth_contiguous ? i0 : p0) + first,
-                                   x->depth_contiguous ? k : w, count};
+    struct clb_rect block = clb_stored(x->depth_contiguous, i0, p0, w, k);
+    block.col += first;
+    block.cols = count;
     if (x->shape == CLB_STRUCTURE_GENERAL)
         clb_merge_tile(precision, block.rows, block.cols,
                        x->scale != NULL ? x->scale : clb_scalar_one(precision),
@@ -126,13 +126,11 @@ clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_progra
 {
     clb_precision precision = variant->precision;
     bool single = clb_precision_real_size(precision) == sizeof(float);
-    const void *scale = x->scale != NULL ? x->scale : clb_scalar_one(precision);
     clb_scalar factor = {{0}};
-    memcpy(&factor, scale, clb_precision_size(precision));
-    const cl_ulong offset = x->offset, ld = x->ld;
-    const cl_ulong row = x->depth_contiguous ? p0 : i0, col = x->depth_contiguous ? i0 : p0;
-    const cl_uint rows = (cl_uint)(x->depth_contiguous ? k : w);
-    const cl_uint cols = (cl_uint)(x->depth_contiguous ? w : k), kind = kind_of(x);
+    memcpy(&factor, x->scale != NULL ? x->scale : clb_scalar_one(precision), x->element);
+    const struct clb_rect block = clb_stored(x->depth_contiguous, i0, p0, w, k);
+    const cl_ulong offset = x->offset, ld = x->ld, row = block.row, col = block.col;
+    const cl_uint rows = (cl_uint)block.rows, cols = (cl_uint)block.cols, kind = kind_of(x);
     const struct clb_argument arguments[] = {CLB_ARG(x->mem),
                                              CLB_ARG(offset),
                                              CLB_ARG(ld),

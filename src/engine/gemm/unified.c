@@ -309,18 +309,19 @@ static clb_status open_operands(struct unified_run *run)
     for (size_t x = 0; x < count; x++) {
         struct clb_operand *operand = &run->operand[x % 2][x / 2];
         *operand = clb_operand_of_term(problem, (clb_operand_role)(x % 2), x / 2);
-        const size_t w = x % 2 == CLB_OPERAND_A ? problem->m : problem->n;
+        const struct clb_rect all =
+            clb_stored(operand->depth_contiguous, 0, 0,
+                       x % 2 == CLB_OPERAND_A ? problem->m : problem->n, problem->k);
         size_t bytes;
-        clb_status status = clb_extent_bytes(operand->depth_contiguous ? problem->k : w,
-                                             operand->depth_contiguous ? w : problem->k,
-                                             operand->ld, operand->element, &bytes);
+        clb_status status =
+            clb_extent_bytes(all.rows, all.cols, operand->ld, operand->element, &bytes);
         if (status != CLB_OK)
             return status;
         range[x].begin = operand->host;
         range[x].end = operand->host + bytes;
     }
-    for (size_t i = 0; i < count * count * count;
-         i++) { /* each pair as often as there are ranges */
+    /* Each pair as often as there are ranges. */
+    for (size_t i = 0; i < count * count * count; i++) {
         const size_t x = i % count, y = i / count % count;
         if (range[x].begin < range[y].end && range[y].begin < range[x].end) {
             range[x].begin = range[x].begin < range[y].begin ? range[x].begin : range[y].begin;
@@ -347,9 +348,9 @@ static clb_status open_operands(struct unified_run *run)
 /* The elements (i0.., p0..) of an operand. */
 static struct clb_chunk operand_chunk(const struct clb_operand *operand, size_t i0, size_t p0)
 {
-    size_t row = operand->depth_contiguous ? p0 : i0, col = operand->depth_contiguous ? i0 : p0;
+    const struct clb_rect at = clb_stored(operand->depth_contiguous, i0, p0, 0, 0);
     return (struct clb_chunk){.mem = operand->mem,
-                              .offset = operand->offset + row + col * operand->ld,
+                              .offset = operand->offset + at.row + at.col * operand->ld,
                               .ld = operand->ld,
                               .depth_contiguous = operand->depth_contiguous,
                               .conjugated = operand->conjugated};
@@ -607,24 +608,43 @@ static clb_status write_tile(struct unified_run *run, size_t index,
  * so, because their columns would be short. */
 #define PART_COLS ((size_t)32)
 
-/* List the parts of a tile; with `part` NULL only count them. */
+/* Trim a block to the rows that its columns have in the region; no rows when there are none. Rows
+ * and columns of blocks begin and end at multiples of the columns' width. */
+static struct clb_rect trim(clb_region region, struct clb_rect block)
+{
+    size_t end = block.row + block.rows, col_end = block.col + block.cols;
+    if (region == CLB_REGION_LOWER)
+        block.row = clb_min(clb_max(block.row, block.col), end);
+    else if (region == CLB_REGION_UPPER)
+        end = clb_max(clb_min(end, col_end), block.row);
+    block.rows = end - block.row;
+    return block;
+}
+
+/* List the parts of a tile; with `part` NULL only count them. In a triangular region they are the
+ * square on the diagonal and the rectangle beside it. */
 static size_t list_parts(const struct clb_gemm *problem, const struct clb_rect *rect,
                          struct clb_rect *part)
 {
-    struct clb_rect few[2], one = *rect;
-    size_t count = 0, end = rect->col + rect->cols;
-    if (!clb_gemm_has_whole_columns(problem)) {
-        count = clb_region_parts(clb_gemm_region(problem), rect, few);
-        if (part != NULL)
-            memcpy(part, few, count * sizeof *part);
+    const clb_region region = clb_gemm_region(problem);
+    struct clb_rect unused[2], one = *rect;
+    size_t count = 0, end = rect->row + rect->rows, col_end = rect->col + rect->cols;
+    size_t width = clb_gemm_has_whole_columns(problem) ? PART_COLS : rect->cols;
+    if (region == CLB_REGION_FULL || rect->row >= col_end || rect->col >= end) {
+        for (; one.col < col_end; one.col += width, count++) {
+            one.cols = clb_min(width, col_end - one.col);
+            if (part != NULL)
+                part[count] = one;
+        }
         return count;
     }
-    for (; one.col < end; one.col += PART_COLS, count++) {
-        one.cols = clb_min(PART_COLS, end - one.col);
-        if (part != NULL)
-            part[count] = one;
-    }
-    return count;
+    part = part != NULL ? part : unused;
+    part[0] = (struct clb_rect){rect->col, rect->col, rect->cols, rect->cols};
+    one.row = region == CLB_REGION_LOWER ? col_end : rect->row;
+    one.rows = region == CLB_REGION_LOWER ? end - col_end : rect->col - rect->row;
+    if (one.rows > 0)
+        part[1] = one;
+    return one.rows > 0 ? 2 : 1;
 }
 
 /* Make the tiles in the region of C, and the parts of the progress that belong to each. */
@@ -637,7 +657,7 @@ static clb_status make_tiles(struct unified_run *run, struct clb_gemm_progress *
     for (size_t i = 0; i < blocks; i++) {
         struct unified_tile *tile = &run->tile[run->tiles];
         tile->block = clb_gemm_tile(&run->plan, run->problem, i);
-        tile->rect = clb_region_trim(clb_gemm_region(run->problem), tile->block);
+        tile->rect = trim(clb_gemm_region(run->problem), tile->block);
         if (tile->rect.rows == 0)
             continue;
         tile->first_part = parts;

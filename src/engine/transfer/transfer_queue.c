@@ -140,14 +140,14 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers)
         held++;
     transfers->released[CLB_UP] = held < transfers->uploads ? transfers->transfer[held].first_piece
                                                             : transfers->pieces[CLB_UP];
+    const size_t pieces = transfers->pieces[CLB_UP] + transfers->pieces[CLB_DOWN];
+    transfers->event[CLB_UP] = calloc(pieces + 1, sizeof(clb_event));
+    transfers->done[CLB_UP] = calloc(pieces + 1, sizeof(bool));
+    if (transfers->event[CLB_UP] == NULL || transfers->done[CLB_UP] == NULL)
+        return CLB_ERR_NOMEM;
+    transfers->event[CLB_DOWN] = transfers->event[CLB_UP] + transfers->pieces[CLB_UP];
+    transfers->done[CLB_DOWN] = transfers->done[CLB_UP] + transfers->pieces[CLB_UP];
     clb_status status = CLB_OK;
-    for (int down = 0; down < 2; down++) {
-        const size_t pieces = transfers->pieces[down] + 1;
-        transfers->event[down] = calloc(pieces, sizeof(clb_event));
-        transfers->done[down] = calloc(pieces, sizeof(bool));
-        if (transfers->event[down] == NULL || transfers->done[down] == NULL)
-            status = CLB_ERR_NOMEM;
-    }
     for (size_t i = 0; i < transfers->queues && status == CLB_OK; i++)
         status = clb_queue_set_open_queues(transfers->queue_set[i]);
     return status == CLB_OK ? get_slots(transfers) : status;
@@ -179,10 +179,8 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
     clb_buffer_end(transfers->runtime, transfers->gathered.buffer, idle);
     for (size_t i = 0; transfers->event[CLB_DOWN] != NULL && i < transfers->pieces[CLB_DOWN]; i++)
         clb_event_drop(&transfers->event[CLB_DOWN][i]);
-    for (int down = 0; down < 2; down++) {
-        free(transfers->event[down]);
-        free(transfers->done[down]);
-    }
+    free(transfers->event[CLB_UP]);
+    free(transfers->done[CLB_UP]);
     pthread_mutex_destroy(&transfers->lock);
     pthread_cond_destroy(&transfers->work);
     pthread_cond_destroy(&transfers->advance);

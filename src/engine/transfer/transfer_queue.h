@@ -145,10 +145,10 @@ struct clb_transfer_queue {
     struct clb_transfer_thread thread[CLB_MAX_WORKERS];
     size_t threads;
 
-    /* For each piece. `event`, of uploads that have been enqueued: written under the lock, read by
-     * the calling thread when it has seen under the lock that all of the transfer are; of gathered
-     * downloads: the calling thread's. `done`, under the lock: gathered uploads are in the buffer;
-     * downloads in order are in their slots. */
+    /* For each piece; parts of one array. `event`, of uploads that have been enqueued: written
+     * under the lock, read by the calling thread when it has seen under the lock that all of the
+     * transfer are; of gathered downloads: the calling thread's. `done`, under the lock: gathered
+     * uploads are in the buffer; downloads in order are in their slots. */
     clb_event *event[2];
     bool *done[2];
 
