@@ -52,15 +52,8 @@ static clb_status launch(const struct climb *climb, const char *kernel,
                          const struct clb_argument *arguments, size_t count, size_t columns,
                          size_t rows, const size_t *local)
 {
-    struct clb_measure *measure = &climb->ladder->measure;
-    const struct clb_kernel_launch what = {.queue = measure->queue_set->queue,
-                                           .program = climb->program,
-                                           .kernel = kernel,
-                                           .arguments = arguments,
-                                           .count = count,
-                                           .global = {columns, rows},
-                                           .local = local};
-    return clb_measure_launch(measure, &what);
+    return ladder_launch(climb->ladder, climb->program, kernel, arguments, count,
+                         (const size_t[2]){columns, rows}, local, NULL, NULL);
 }
 
 /* The kernel of a rung, of operands in whatever form. */

@@ -69,6 +69,19 @@ double ladder_error(const struct ladder *ladder, const void *whole, const cl_uin
     return (double)worst;
 }
 
+clb_status ladder_launch(const struct ladder *ladder, struct clb_program *program,
+                         const char *kernel, const struct clb_argument *arguments, size_t count,
+                         const size_t global[2], const size_t *local, const clb_event *wait,
+                         clb_event *event)
+{
+    struct clb_queue_set *set = ladder->measure.queue_set;
+    cl_kernel handle;
+    clb_status status = clb_queue_set_kernel(set, program, kernel, &handle);
+    return status != CLB_OK ? status
+                            : clb_queue_launch(set->queue, handle, kernel, arguments, count, 2,
+                                               global, local, wait != NULL, wait, event);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static void print_header(const json_t *result)
@@ -173,7 +186,7 @@ static void write_plot(FILE *script, const json_t *ladder, const char *file)
 #define PEAK_STEPS  4096
 
 struct peak {
-    struct clb_measure *measure;
+    const struct ladder *ladder;
     struct clb_program *program;
     struct clb_buffer *results;
     size_t items;
@@ -182,31 +195,27 @@ struct peak {
 static clb_status run_peak(void *argument)
 {
     struct peak *peak = argument;
-    struct clb_queue *queue = peak->measure->queue_set->queue;
     const cl_uint steps = PEAK_STEPS;
     const clb_scalar x = {.d = {0.5, 0}}, y = {.d = {0.25, 0}}, half = {.s = {0.5F, 0}},
                      quarter = {.s = {0.25F, 0}};
-    bool is_double = peak->measure->precision == CLB_D;
-    size_t size = clb_precision_size(peak->measure->precision);
+    bool is_double = peak->ladder->measure.precision == CLB_D;
+    size_t size = clb_precision_size(peak->ladder->measure.precision);
     const struct clb_argument arguments[] = {CLB_ARG(steps),
                                              {size, is_double ? &x : &half},
                                              {size, is_double ? &y : &quarter},
                                              CLB_ARG(peak->results->mem)};
-    const struct clb_kernel_launch launch = {.queue = queue,
-                                             .program = peak->program,
-                                             .kernel = "peak",
-                                             .arguments = arguments,
-                                             .count = CLB_COUNT_OF(arguments),
-                                             .global = {peak->items, 1}};
-    clb_status status = clb_measure_launch(peak->measure, &launch);
-    return status == CLB_OK ? clb_queue_finish(queue) : status;
+    clb_status status =
+        ladder_launch(peak->ladder, peak->program, "peak", arguments, CLB_COUNT_OF(arguments),
+                      (const size_t[2]){peak->items, 1}, NULL, NULL, NULL);
+    return status == CLB_OK ? clb_queue_finish(peak->ladder->measure.queue_set->queue) : status;
 }
 
-static double measure_peak(struct clb_measure *measure)
+static double measure_peak(const struct ladder *ladder)
 {
+    const struct clb_measure *measure = &ladder->measure;
     const struct clb_device *device = &measure->runtime->device;
     /* Of a CPU few: what takes a millisecond is rarely interrupted. */
-    struct peak peak = {.measure = measure,
+    struct peak peak = {.ladder = ladder,
                         .items = (size_t)device->units *
                                  (device->type == CL_DEVICE_TYPE_CPU ? 64 : 2048)};
     size_t size = clb_precision_size(measure->precision), width = 1;
@@ -265,7 +274,7 @@ static int climb(struct ladder *ladder, clb_routine routine,
                  cublas = seconds_of(clb_time_peer("cublas", routine, n, 1, true));
     if (!clb_measure_start(&ladder->measure, clb_routines[routine].precision))
         return CLB_EXIT_FAILED;
-    ladder->bound = measure_peak(&ladder->measure);
+    ladder->bound = measure_peak(ladder);
     if (ladder->bound <= 0)
         return CLB_EXIT_FAILED;
     if (!make_operands(ladder))

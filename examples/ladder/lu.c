@@ -79,10 +79,9 @@ struct step {
     bool has_first, has_pivots;
 };
 
-static clb_status launch(const struct lu *lu, const struct step *step, cl_uint waits,
-                         const clb_event *wait_list, clb_event *event)
+static clb_status launch(const struct lu *lu, const struct step *step, const clb_event *wait,
+                         clb_event *event)
 {
-    struct clb_measure *measure = &lu->ladder->measure;
     const cl_uint n = (cl_uint)lu->ladder->n, k = (cl_uint)step->k, first = (cl_uint)step->first;
     struct clb_argument arguments[5] = {CLB_ARG(n), CLB_ARG(k)};
     size_t count = 2;
@@ -91,17 +90,9 @@ static clb_status launch(const struct lu *lu, const struct step *step, cl_uint w
     arguments[count++] = CLB_ARG(lu->a->mem);
     if (step->has_pivots)
         arguments[count++] = CLB_ARG(lu->pivots->mem);
-    const struct clb_kernel_launch what = {.queue = measure->queue_set->queue,
-                                           .program = lu->program,
-                                           .kernel = step->kernel,
-                                           .arguments = arguments,
-                                           .count = count,
-                                           .global = {step->columns, step->rows},
-                                           .local = step->local[0] > 0 ? step->local : NULL,
-                                           .waits = waits,
-                                           .wait_list = wait_list,
-                                           .event = event};
-    return clb_measure_launch(measure, &what);
+    return ladder_launch(lu->ladder, lu->program, step->kernel, arguments, count,
+                         (const size_t[2]){step->columns, step->rows},
+                         step->local[0] > 0 ? step->local : NULL, wait, event);
 }
 
 static clb_status send_matrix(const struct lu *lu)
@@ -135,9 +126,9 @@ static clb_status run_naive(void *argument)
                                     .local = {ITEMS, 1},
                                     .has_pivots = true},
                           rank_one = {.kernel = "rank_one", .k = k, .columns = n, .rows = n};
-        status = launch(lu, &column, 0, NULL, NULL);
+        status = launch(lu, &column, NULL, NULL);
         if (status == CLB_OK)
-            status = launch(lu, &rank_one, 0, NULL, NULL);
+            status = launch(lu, &rank_one, NULL, NULL);
     }
     if (status == CLB_OK)
         status = fetch_matrix(lu);
@@ -220,7 +211,7 @@ static clb_status run_synchronous(void *argument)
             status = clb_queue_write_now(queue, lu->pivots->mem, k * sizeof(cl_uint),
                                          PANEL * sizeof(cl_uint), lu->pivot + k);
         for (size_t i = 0; i < (rest > 0 ? 3 : 1) && status == CLB_OK; i++)
-            status = launch(lu, &steps[i], 0, NULL, NULL);
+            status = launch(lu, &steps[i], NULL, NULL);
         if (status == CLB_OK)
             status = clb_queue_finish(queue);
     }
@@ -246,13 +237,13 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
                       ahead = update_step(lu, true, k, next, PANEL),
                       rest = update_step(lu, true, k, next + PANEL, n - clb_min(n, next + PANEL));
     if (status == CLB_OK)
-        status = launch(lu, &swap, 1, &sent, NULL);
+        status = launch(lu, &swap, &sent, NULL);
     if (status == CLB_OK && next < n)
-        status = launch(lu, &solve, 0, NULL, NULL);
+        status = launch(lu, &solve, NULL, NULL);
     if (status == CLB_OK && next < n)
-        status = launch(lu, &ahead, 0, NULL, &ready);
+        status = launch(lu, &ahead, NULL, &ready);
     if (status == CLB_OK && next + PANEL < n)
-        status = launch(lu, &rest, 0, NULL, NULL);
+        status = launch(lu, &rest, NULL, NULL);
     if (status == CLB_OK)
         status = clb_queue_flush(set->queue);
     if (status == CLB_OK && next < n)

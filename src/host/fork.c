@@ -19,7 +19,7 @@
 
 _Atomic unsigned clb_process_generation;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the next three */
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER; /* guards the next three */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int loading;          /* threads between clb_load_begin and clb_load_end */
 static int forking;          /* forks in progress, for which clb_load_begin waits */
@@ -32,13 +32,13 @@ static void before_fork(void)
 {
     if (depth > 0)
         return;
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     forking++;
     fork_is_noted = true;
     const struct timespec until = clb_time_of(clb_now() + LONGEST_WAIT_SECONDS);
     while (loading > 0 && !waited)
-        waited = pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until) != 0;
-    pthread_mutex_unlock(&lock);
+        waited = pthread_cond_clockwait(&changed, &lock.mutex, CLOCK_MONOTONIC, &until) != 0;
+    clb_unlock(&lock);
 }
 
 static void after_fork(void)
@@ -46,18 +46,16 @@ static void after_fork(void)
     if (!fork_is_noted)
         return;
     fork_is_noted = false;
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     forking--;
     pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 static void in_child(void)
 {
-    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
     atomic_fetch_add(&clb_process_generation, 1);
-    lock = unlocked;
     changed = unwaited;
     loading = depth > 0;
     forking = 0;
@@ -112,22 +110,22 @@ void clb_load_begin(void)
     clb_fork_watch();
     if (depth++ > 0)
         return;
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     while (forking > 0)
-        pthread_cond_wait(&changed, &lock);
+        pthread_cond_wait(&changed, &lock.mutex);
     loading++;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 void clb_load_end(void)
 {
     if (--depth > 0)
         return;
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     if (--loading == 0)
         waited = false;
     pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 int clb_load_suspend(void)

@@ -48,12 +48,10 @@ typedef enum clb_precision { CLB_S, CLB_D, CLB_C, CLB_Z, CLB_PRECISIONS } clb_pr
 
 static inline size_t clb_precision_size(clb_precision precision)
 {
-    static const size_t sizes[CLB_PRECISIONS] = {
-        [CLB_S] = 4, [CLB_D] = 8, [CLB_C] = 8, [CLB_Z] = 16};
-    return sizes[precision];
+    return precision == CLB_S ? 4 : precision == CLB_Z ? 16 : 8;
 }
 
-/* The number of real numbers in an element, 2 for complex types; and the bytes of one. */
+/* The number of real numbers in an element, and the bytes of one. */
 static inline size_t clb_precision_parts(clb_precision precision)
 {
     return precision == CLB_C || precision == CLB_Z ? 2 : 1;
@@ -110,12 +108,7 @@ static inline size_t clb_max(size_t a, size_t b)
 
 typedef enum clb_mode { CLB_MODE_AUTO, CLB_MODE_OFF, CLB_MODE_ALWAYS, CLB_MODE_DRY_RUN } clb_mode;
 
-typedef enum clb_log_level {
-    CLB_LOG_ERROR,
-    CLB_LOG_WARN,
-    CLB_LOG_INFO,
-    CLB_LOG_DEBUG
-} clb_log_level;
+typedef enum { CLB_LOG_ERROR, CLB_LOG_WARN, CLB_LOG_INFO, CLB_LOG_DEBUG } clb_log_level;
 
 /* Accuracy that a kernel family promises; CLBLAS_SHIM_MATH sets the least that is accepted. */
 typedef enum clb_math {
@@ -278,6 +271,15 @@ struct clb_thread_state {
  * default and cancellation is disabled; errno is restored at the end. */
 void clb_thread_state_save(struct clb_thread_state *state);
 void clb_thread_state_restore(const struct clb_thread_state *state);
+
+/* The threads that are between these two, and others that are inside the driver: clb_inside_add(1)
+ * and (-1) by the thread itself. True while there are any besides the calling thread. */
+void clb_inside_add(int change);
+bool clb_inside_others(void);
+/* For the room: of sigaction, neither the default nor ignored; remove a SIGPIPE or SIGXFSZ that
+ * this thread has raised by writing, one that is pending now and was not `before`. */
+bool clb_signal_has_handler(const struct sigaction *action);
+void clb_signals_remove_raised(const sigset_t *before);
 
 /* True while this thread is inside a device call of the shim, and always for its worker threads:
  * BLAS calls that they make are declined. */

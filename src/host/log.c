@@ -55,45 +55,41 @@ static void write_line(int fd, const char *line, size_t length)
 }
 
 /* A line longer than the buffer is truncated. */
-static size_t format_line(char *line, size_t size, const char *format, va_list args)
+static void write_formatted(bool complains, const char *format, va_list args)
 {
     static const char prefix[] = "clblas-shim: ";
+    char line[1024];
+    const int saved_errno = errno;
     memcpy(line, prefix, sizeof prefix);
     size_t used = sizeof prefix - 1;
-    int length = vsnprintf(line + used, size - used - 1, format, args);
+    const int length = vsnprintf(line + used, sizeof line - used - 1, format, args);
     if (length > 0)
-        used += clb_min((size_t)length, size - used - 2);
+        used += clb_min((size_t)length, sizeof line - used - 2);
     line[used++] = '\n';
-    return used;
+    const int fd = current_fd();
+    if (complains)
+        write_line(STDERR_FILENO, line, used);
+    if (!complains || (fd != STDERR_FILENO && !log_is_stderr))
+        write_line(fd, line, used);
+    errno = saved_errno;
 }
 
 void clb_log(clb_log_level level, const char *format, ...)
 {
-    char line[1024];
+    va_list args;
     if (!clb_log_wanted(level))
         return;
-    int saved_errno = errno;
-    va_list args;
     va_start(args, format);
-    size_t length = format_line(line, sizeof line, format, args);
+    write_formatted(false, format, args);
     va_end(args);
-    write_line(current_fd(), line, length);
-    errno = saved_errno;
 }
 
 void clb_complain(const char *format, ...)
 {
-    char line[1024];
-    int saved_errno = errno;
     va_list args;
     va_start(args, format);
-    size_t length = format_line(line, sizeof line, format, args);
+    write_formatted(true, format, args);
     va_end(args);
-    write_line(STDERR_FILENO, line, length);
-    int fd = current_fd();
-    if (fd != STDERR_FILENO && !log_is_stderr)
-        write_line(fd, line, length);
-    errno = saved_errno;
 }
 
 void clb_log_open(clb_log_level level, const char *file)

@@ -81,19 +81,7 @@ void clb_report_file_note(const char *name);
  * stderr, for any text. A failure is reported by one line that names the variable. */
 void clb_report_file_write(const char *variable, const char *name, const struct clb_text *text);
 
-/* ---- drivers (thread_state.c, signals.c) ----------------------------------------------------- */
-
-/* The threads that are between clb_thread_state_save and restore, and others that are inside the
- * driver: clb_inside_add(1) and (-1) by the thread itself. True while there are any besides the
- * calling thread. */
-void clb_inside_add(int change);
-bool clb_inside_others(void);
-
-/* Of sigaction: neither the default nor ignored. */
-bool clb_signal_has_handler(const struct sigaction *action);
-/* Remove a SIGPIPE or SIGXFSZ that this thread has raised by writing: one that is pending now and
- * was not `before`. */
-void clb_signals_remove_raised(const sigset_t *before);
+/* ---- handlers of drivers (signals.c) --------------------------------------------------------- */
 
 /* Called around each task in which a driver may install signal handlers (its start, builds), one
  * task at a time, and by any thread meanwhile. No such handler is left after it. */

@@ -40,11 +40,10 @@ static void format_now(char text[TIME_SIZE])
 {
     struct timespec now;
     struct tm parts;
-    char seconds[TIME_SIZE];
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &parts);
-    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(text, TIME_SIZE, "%.19s.%09uZ", seconds, (unsigned)now.tv_nsec % 1000000000);
+    const size_t used = strftime(text, TIME_SIZE, "%Y-%m-%dT%H:%M:%S.", &parts);
+    snprintf(text + used, TIME_SIZE - used, "%09uZ", (unsigned)now.tv_nsec % 1000000000);
 }
 
 void clb_report_file_note(const char *name)
@@ -58,12 +57,6 @@ void clb_report_file_note(const char *name)
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
-
-/* Names of open descriptors: what they lead to is written to, never renamed. */
-static bool is_descriptor(const char *path)
-{
-    return strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/dev/fd/", 8) == 0;
-}
 
 /* The standard descriptor, 1 or 2, on which this file is open already; -1: none. */
 static int find_standard(const struct stat *file)
@@ -177,16 +170,6 @@ static int write_file(const char *path, const struct clb_text *text)
     return error;
 }
 
-static int write_stream(const char *path, const struct clb_text *text)
-{
-    const int fd = clb_file_open(path, O_WRONLY | O_APPEND, 0);
-    if (fd < 0)
-        return errno;
-    const int error = clb_file_write(fd, text->data, text->length, PATIENCE);
-    close(fd);
-    return error;
-}
-
 static int write_anywhere(const char *path, const struct clb_text *text)
 {
     struct stat info;
@@ -197,8 +180,15 @@ static int write_anywhere(const char *path, const struct clb_text *text)
     const int standard = exists ? find_standard(&info) : -1;
     if (standard >= 0)
         return clb_file_write(standard, text->data, text->length, PATIENCE);
-    if (exists && (!S_ISREG(info.st_mode) || is_descriptor(path)))
-        return write_stream(path, text);
+    /* What the names of open descriptors lead to is written to, never renamed. */
+    if (exists && (!S_ISREG(info.st_mode) || strncmp(path, "/proc/", 6) == 0 ||
+                   strncmp(path, "/dev/fd/", 8) == 0)) {
+        const int fd = clb_file_open(path, O_WRONLY | O_APPEND, 0);
+        const int error = fd < 0 ? errno : clb_file_write(fd, text->data, text->length, PATIENCE);
+        if (fd >= 0)
+            close(fd);
+        return error;
+    }
     char *file = follow_links(path);
     const int error = file != NULL ? write_file(file, text) : errno;
     free(file);

@@ -12,14 +12,10 @@
  * skipped. */
 #define SIGNALS 64
 
-struct object {
-    uintptr_t address;
-    const ElfW(Phdr) * headers;
-};
-
+/* Loaded objects, by their program headers. */
 struct objects {
     size_t count, capacity;
-    struct object *object;
+    const void **headers;
     bool failed;
 };
 
@@ -30,38 +26,32 @@ static bool known[SIGNALS + 1];
 static struct objects programs; /* objects that were loaded when the task began */
 static struct objects drivers;  /* objects that tasks have loaded */
 
-static bool contains(const struct objects *objects, const struct object *object)
+static bool contains(const struct objects *objects, const void *headers)
 {
-    for (size_t i = 0; i < objects->count; i++) {
-        if (objects->object[i].address == object->address &&
-            objects->object[i].headers == object->headers)
-            return true;
-    }
-    return false;
-}
-
-static void add_object(struct objects *objects, const struct object *object)
-{
-    if (objects->count == objects->capacity) {
-        size_t capacity = 2 * objects->capacity + 64;
-        struct object *larger = realloc(objects->object, capacity * sizeof *larger);
-        if (larger == NULL) {
-            objects->failed = true;
-            return;
-        }
-        objects->object = larger;
-        objects->capacity = capacity;
-    }
-    objects->object[objects->count++] = *object;
+    size_t i = 0;
+    while (i < objects->count && objects->headers[i] != headers)
+        i++;
+    return i < objects->count;
 }
 
 /* Adds an object that is in neither list to `list`. */
 static int note_object(struct dl_phdr_info *info, size_t size, void *list)
 {
-    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
+    struct objects *objects = list;
     (void)size;
-    if (!contains(&programs, &object) && !contains(&drivers, &object))
-        add_object(list, &object);
+    if (contains(&programs, info->dlpi_phdr) || contains(&drivers, info->dlpi_phdr))
+        return 0;
+    if (objects->count == objects->capacity) {
+        size_t capacity = 2 * objects->capacity + 64;
+        const void **larger = realloc(objects->headers, capacity * sizeof *larger);
+        if (larger == NULL) {
+            objects->failed = true;
+            return 0;
+        }
+        objects->headers = larger;
+        objects->capacity = capacity;
+    }
+    objects->headers[objects->count++] = info->dlpi_phdr;
     return 0;
 }
 
@@ -73,7 +63,6 @@ struct owner {
 static int find_owner(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct owner *owner = argument;
-    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
     (void)size;
     for (size_t i = 0; i < info->dlpi_phnum && !owner->found; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
@@ -81,7 +70,7 @@ static int find_owner(struct dl_phdr_info *info, size_t size, void *argument)
         owner->found = header->p_type == PT_LOAD && owner->address >= begin &&
                        owner->address < begin + header->p_memsz;
     }
-    owner->is_driver = owner->found && !contains(&programs, &object);
+    owner->is_driver = owner->found && !contains(&programs, info->dlpi_phdr);
     return owner->found;
 }
 

@@ -7,7 +7,7 @@
  * make in them, block all. SIGPIPE and SIGXFSZ are always blocked: one that the driver's or our
  * own writing raises in the thread is removed. The floating-point environment is the default
  * meanwhile: the worker threads of PoCL 3.1 inherit trapping from the thread that creates them. */
-#include "process.h"
+#include "host.h"
 
 #include <errno.h>
 

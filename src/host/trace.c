@@ -66,21 +66,19 @@ void clb_trace_command(long queue, const char *name, double begin, double end, d
     add(&(struct span){name, begin, end, queue, DEVICE}, offset);
 }
 
-static double earliest(void)
+/* By clb_now(). */
+static double begin_of(const struct span *span)
 {
-    double first = spans[0].begin;
-    for (size_t i = 0; i < count; i++) {
-        double begin = spans[i].begin + (spans[i].side == DEVICE ? device_offset : 0);
-        first = begin < first ? begin : first;
-    }
-    return first;
+    return span->begin + (span->side == DEVICE ? device_offset : 0);
 }
 
 /* Times in microseconds since the first span. */
 static void format(struct clb_text *text)
 {
     static const char *const sides[] = {[HOST] = "host", [DEVICE] = "device"};
-    double first = earliest();
+    double first = begin_of(&spans[0]);
+    for (size_t i = 0; i < count; i++)
+        first = fmin(first, begin_of(&spans[i]));
     clb_text_add(text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     for (size_t s = 0; s < CLB_COUNT_OF(sides); s++)
         clb_text_addf(text,
@@ -89,11 +87,10 @@ static void format(struct clb_text *text)
                       s, sides[s]);
     for (size_t i = 0; i < count; i++) {
         const struct span *span = &spans[i];
-        double begin = span->begin + (span->side == DEVICE ? device_offset : 0) - first;
         clb_text_add(text, "{\"ph\":\"X\",\"name\":");
         clb_text_add_quoted(text, span->name);
         clb_text_addf(text, ",\"pid\":%d,\"tid\":%ld,\"ts\":", (int)span->side, span->track);
-        clb_text_add_double(text, 1e6 * begin);
+        clb_text_add_double(text, 1e6 * (begin_of(span) - first));
         clb_text_add(text, ",\"dur\":");
         clb_text_add_double(text, 1e6 * (span->end - span->begin));
         clb_text_add(text, i + 1 < count ? "},\n" : "}\n");

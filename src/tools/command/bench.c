@@ -123,8 +123,8 @@ static bool measure_routine(json_t *all, const struct bench *bench, clb_routine 
             times = clb_time_peer(libraries[l], routine, bench->sizes, bench->size_count, false);
         add_times(rows, libraries[l], times, routine);
     }
-    for (size_t i = 0; i < json_array_size(rows); i++)
-        complete = complete && json_object_get(json_array_get(rows, i), "shim") != NULL;
+    CLB_EACH(row, rows)
+        complete = complete && json_object_get(row, "shim") != NULL;
     json_array_extend(all, rows);
     json_decref(rows);
     return complete;
@@ -165,9 +165,8 @@ static void print_csv(const json_t *bench)
     for (size_t i = 0; i < LIBRARIES; i++)
         printf("%s_ms,%s_gflops,", libraries[i], libraries[i]);
     printf("bound_ms,link_ms,compute_ms,device\n");
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i), *bound = json_object_get(row, "bound"),
-                     *shim = json_object_get(row, "shim");
+    CLB_EACH(row, rows) {
+        const json_t *bound = json_object_get(row, "bound"), *shim = json_object_get(row, "shim");
         printf("%s,%.0f,", clb_text_of(row, "routine"), clb_number_of(row, "n"));
         for (size_t k = 0; k < LIBRARIES; k++)
             print_cell(row, libraries[k], "%.6g,%.6g,", ",,");
@@ -186,9 +185,8 @@ static void print_table(const json_t *result)
             printf(" %9s ms %9s", libraries[i], "GFLOP/s");
     }
     printf(" %12s %-8s %7s%s\n", "bound ms", "of", "faster", clb_style(stdout, CLB_PLAIN));
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i), *bound = json_object_get(row, "bound"),
-                     *shim = json_object_get(row, "shim");
+    CLB_EACH(row, rows) {
+        const json_t *bound = json_object_get(row, "bound"), *shim = json_object_get(row, "shim");
         double ours = clb_number_of(shim, "ms"),
                theirs = clb_number_of(json_object_get(row, "next"), "ms");
         printf("%-8s %6.0f", clb_text_of(row, "routine"), clb_number_of(row, "n"));
@@ -222,8 +220,8 @@ static size_t write_data(FILE *script, const json_t *rows, const char *routine, 
 {
     size_t count = 0;
     fprintf(script, "$%s_%s << END\n", routine, library);
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i), *cell = json_object_get(row, library);
+    CLB_EACH(row, rows) {
+        const json_t *cell = json_object_get(row, library);
         if (cell == NULL || strcmp(clb_text_of(row, "routine"), routine) != 0)
             continue;
         double ms = clb_number_of(cell, "ms");

@@ -1,28 +1,11 @@
 /* Which library each BLAS or LAPACK name of a program is bound to, from what the dynamic linker
  * writes with LD_DEBUG=bindings,scopes. */
 #include "command.h"
-#include "shim/next/next.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- names ----------------------------------------------------------------------------------- */
-
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static bool is_ours(const char *name)
-{
-    static const char *sorted[CLB_SYMBOLS];
-    if (sorted[0] == NULL) {
-        for (size_t i = 0; i < CLB_SYMBOLS; i++)
-            sorted[i] = clb_symbols[i].next.name;
-        qsort(sorted, CLB_SYMBOLS, sizeof *sorted, compare_texts);
-    }
-    return bsearch(&name, sorted, CLB_SYMBOLS, sizeof *sorted, compare_texts) != NULL;
-}
 
 /* mkl_blas_dgemm, dgemm_64__, xyz_dgemm_ilp64_: what stands before the routine ends with an
  * underscore, and what follows it says how wide integers are. */
@@ -45,7 +28,7 @@ static bool is_decorated(const char *name)
     if (length - begin + 2 > sizeof stem)
         return false;
     snprintf(stem, sizeof stem, "%.*s_", (int)(length - begin), name + begin);
-    return is_ours(stem);
+    return clb_name_is_ours(stem);
 }
 
 /* dgemv_, scipy_dsyevd_64_, cblas_ddot, LAPACKE_dgesdd: may be of a BLAS or LAPACK. */
@@ -61,35 +44,10 @@ static bool is_like_lapack(const char *name)
            (strcmp(name + letters, "_") == 0 || strcmp(name + letters, "_64_") == 0);
 }
 
-clb_name_kind clb_name_classify(const char *name)
-{
-    return is_ours(name)          ? CLB_NAME_OURS
-           : is_decorated(name)   ? CLB_NAME_DECORATED
-           : is_like_lapack(name) ? CLB_NAME_LAPACK
-                                  : CLB_NAME_OTHER;
-}
-
-/* ---- libraries ------------------------------------------------------------------------------- */
-
-static void note_definition(const char *name, clb_elf_relation relation, void *count)
-{
-    if (relation == CLB_ELF_DEFINES && is_ours(name))
-        ++*(size_t *)count;
-}
-
 /* How many of our names a file defines. */
 static size_t count_definitions(const char *path)
 {
-    static json_t *known;
-    size_t count = 0;
-    if (known == NULL)
-        known = json_object();
-    json_t *old = json_object_get(known, path);
-    if (old != NULL)
-        return (size_t)json_integer_value(old);
-    clb_elf_read(path, note_definition, &count);
-    json_object_set_new(known, path, json_integer((json_int_t)count));
-    return count;
+    return json_object_size(clb_elf_read(path)->defines);
 }
 
 static bool is_shim(const char *path)
@@ -140,7 +98,7 @@ static void read_binding(struct process *process, char *from)
     process->shim = process->shim || is_shim(to) || is_shim(from);
     json_object_set_new(process->bindings->objects, to, json_true());
     json_object_set_new(process->bindings->objects, from, json_true());
-    if (!is_shim(from) && clb_name_classify(name) != CLB_NAME_OTHER)
+    if (!is_shim(from) && (clb_name_is_ours(name) || is_decorated(name) || is_like_lapack(name)))
         json_array_append_new(process->rows, json_pack("[s,s,s]", name, from, to));
 }
 
@@ -214,14 +172,14 @@ static bool is_bundled(const char *path)
 static void judge(const struct process *process, const char *name, const char *from, const char *to)
 {
     struct clb_bindings *bindings = process->bindings;
-    clb_name_kind kind = clb_name_classify(name);
-    if (kind == CLB_NAME_OURS && is_shim(to)) {
+    const bool ours = clb_name_is_ours(name);
+    if (ours && is_shim(to)) {
         add_row(bindings, "caught", name, from, to, "");
         bindings->caught++;
-    } else if (kind == CLB_NAME_OURS) {
+    } else if (ours) {
         add_row(bindings, "missed", name, from, to, why_not_caught(process, from, to));
         bindings->missed++;
-    } else if (kind == CLB_NAME_DECORATED) {
+    } else if (is_decorated(name)) {
         add_row(bindings, "missed", name, from, to,
                 is_bundled(to) ? "the shim has no name of this form, which is that of a BLAS that "
                                  "the package brings; take the system's package instead"
@@ -264,18 +222,12 @@ void clb_bindings_read(struct clb_bindings *bindings, const char *path)
     json_decref(process.deep);
 }
 
-static void note_needed(const char *name, clb_elf_relation relation, void *names)
-{
-    if (relation == CLB_ELF_NEEDS)
-        json_object_set_new(names, name, json_true());
-}
-
 const char *clb_bindings_own_blas(const struct clb_bindings *bindings)
 {
     const char *path, *own = NULL;
     json_t *unused, *needed = json_object();
     json_object_foreach(bindings->objects, path, unused)
-        clb_elf_read(path, note_needed, needed);
+        json_object_update(needed, clb_elf_read(path)->needs);
     json_object_foreach(bindings->objects, path, unused) {
         /* What other files are linked with is a shared BLAS. */
         if (!is_shim(path) && count_definitions(path) > 0 &&

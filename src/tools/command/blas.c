@@ -37,18 +37,6 @@ static double measure(const struct clb_target *target)
     return 2.0 * ORDER * ORDER * ORDER / clb_trial_run(&call, target, 0, 3, 0.1).best;
 }
 
-struct wanted {
-    const char *name;
-    bool defined;
-};
-
-static void note_wanted(const char *name, clb_elf_relation relation, void *argument)
-{
-    struct wanted *wanted = argument;
-    wanted->defined =
-        wanted->defined || (relation == CLB_ELF_DEFINES && strcmp(name, wanted->name) == 0);
-}
-
 /* The library's dgemm under the first name that it has: the search would go on to others. */
 static const struct clb_target *find_target(const char *library)
 {
@@ -57,10 +45,8 @@ static const struct clb_target *find_target(const char *library)
     const struct clb_target *target = NULL;
     for (size_t i = 0; i < CLB_COUNT_OF(forms) && target == NULL; i++) {
         struct clb_next_symbol *symbol = &clb_symbols[forms[i]].next;
-        struct wanted wanted = {.name = symbol->name, .defined = library == NULL};
-        if (library != NULL)
-            clb_elf_read(library, note_wanted, &wanted);
-        if (wanted.defined)
+        if (library == NULL ||
+            json_object_get(clb_elf_read(library)->defines, symbol->name) != NULL)
             target = clb_next_try(symbol, __builtin_return_address(0));
     }
     return target;

@@ -123,22 +123,20 @@ typedef enum clb_elf_kind {
     CLB_ELF_STATIC   /* has none: a static program, or a shared library */
 } clb_elf_kind;
 
-typedef enum clb_elf_relation { CLB_ELF_DEFINES, CLB_ELF_REFERS, CLB_ELF_NEEDS } clb_elf_relation;
-typedef void clb_elf_visit(const char *name, clb_elf_relation relation, void *argument);
+/* A file, and names as keys: of ours the functions that it defines and those that it refers to, and
+ * the libraries that it needs. Read once, and kept until the process ends. */
+struct clb_elf {
+    const char *path;
+    clb_elf_kind kind;
+    json_t *defines, *refers, *needs;
+    struct clb_elf *next; /* the one that was read before */
+};
+const struct clb_elf *clb_elf_read(const char *path);
 
-/* Call `visit` (may be NULL) with each function that the file defines, each symbol that it refers
- * to and each library that it needs. */
-clb_elf_kind clb_elf_read(const char *path, clb_elf_visit *visit, void *argument);
+/* Whether the shim exports this name. */
+bool clb_name_is_ours(const char *name);
 
 /* ---- bindings.c: which library each name is bound to ----------------------------------------- */
-
-typedef enum clb_name_kind {
-    CLB_NAME_OURS,      /* the shim exports it */
-    CLB_NAME_DECORATED, /* a routine of ours in a form that the shim has not */
-    CLB_NAME_LAPACK,    /* looks like another routine of BLAS or LAPACK */
-    CLB_NAME_OTHER
-} clb_name_kind;
-clb_name_kind clb_name_classify(const char *name);
 
 struct clb_bindings {
     bool linked;           /* the program is linked with the shim, and not preloaded */
@@ -183,6 +181,8 @@ bool clb_report_add(json_t *sum, const char *path);
 bool clb_list_has(const char *list, const char *name);
 /* Print a sum for people. */
 void clb_report_print(FILE *stream, const json_t *sum);
+/* The rows of all its routines added up, as one row. */
+json_t *clb_report_total(const json_t *sum);
 
 /* ---- plot.c: pictures of results, drawn by gnuplot ------------------------------------------- */
 

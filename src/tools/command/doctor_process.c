@@ -45,19 +45,6 @@ static bool has_preload(long pid)
     return found;
 }
 
-struct mapped {
-    const char *path;
-    json_t *define, *refer; /* paths of files with names of ours */
-};
-
-static void note_mapped(const char *name, clb_elf_relation relation, void *argument)
-{
-    const struct mapped *mapped = argument;
-    if (relation != CLB_ELF_NEEDS && clb_name_classify(name) == CLB_NAME_OURS)
-        json_object_set_new(relation == CLB_ELF_DEFINES ? mapped->define : mapped->refer,
-                            mapped->path, json_true());
-}
-
 /* The files that a process has mapped. */
 static json_t *list_mapped(long pid)
 {
@@ -93,7 +80,7 @@ static const char *first_key(json_t *object)
 void clb_doctor_process(long pid, bool as_json)
 {
     char exe[64], target[PATH_MAX];
-    struct mapped mapped = {.define = json_object(), .refer = json_object()};
+    json_t *define = json_object(), *refer = json_object(); /* paths of files with names of ours */
     const char *path, *shim = NULL;
     json_t *unused, *paths = list_mapped(pid);
     snprintf(exe, sizeof exe, "/proc/%ld/exe", pid);
@@ -102,18 +89,20 @@ void clb_doctor_process(long pid, bool as_json)
     json_object_foreach(paths, path, unused) {
         if (strstr(clb_base_name(path), "libclblas_shim.so") != NULL)
             shim = path;
-        mapped.path = path;
-        if (shim != path)
-            clb_elf_read(path, note_mapped, &mapped);
+        const struct clb_elf *elf = clb_elf_read(path);
+        if (shim != path && json_object_size(elf->defines) > 0)
+            json_object_set_new(define, path, json_true());
+        if (shim != path && json_object_size(elf->refers) > 0)
+            json_object_set_new(refer, path, json_true());
     }
     if (!as_json) {
         printf("Process %ld: %s\n", pid, target);
-        print_paths("  has BLAS or LAPACK: ", mapped.define);
-        print_paths("  calls BLAS or LAPACK: ", mapped.refer);
+        print_paths("  has BLAS or LAPACK: ", define);
+        print_paths("  calls BLAS or LAPACK: ", refer);
     }
     if (json_object_size(paths) == 0)
         clb_find(CLB_FOUND_BROKEN, "nothing is known of process %ld", pid);
-    else if (clb_elf_read(exe, NULL, NULL) == CLB_ELF_STATIC)
+    else if (clb_elf_read(exe)->kind == CLB_ELF_STATIC)
         clb_find(CLB_FOUND_BROKEN, "%s is a static program, into which nothing can be preloaded",
                  target);
     else if (is_privileged(pid))
@@ -123,16 +112,16 @@ void clb_doctor_process(long pid, bool as_json)
         clb_find(CLB_FOUND_BROKEN, "the library is not loaded: %s",
                  has_preload(pid) ? "LD_PRELOAD names it, but the dynamic linker did not find it"
                                   : "start the program by clblas-shim run");
-    else if (json_object_get(mapped.define, target) != NULL)
+    else if (json_object_get(define, target) != NULL)
         clb_find(CLB_FOUND_BROKEN, "%s has a BLAS of its own inside", target);
-    else if (json_object_size(mapped.refer) == 0)
+    else if (json_object_size(refer) == 0)
         clb_find(
             CLB_FOUND_UNUSED,
             "nothing that is loaded so far calls a BLAS or LAPACK routine that the shim has%s%s",
-            first_key(mapped.define) != NULL ? ", unless by dlsym from " : "",
-            first_key(mapped.define) != NULL ? first_key(mapped.define) : "");
+            first_key(define) != NULL ? ", unless by dlsym from " : "",
+            first_key(define) != NULL ? first_key(define) : "");
     clb_find_works("%s is loaded", shim != NULL ? clb_base_name(shim) : "");
     json_decref(paths);
-    json_decref(mapped.define);
-    json_decref(mapped.refer);
+    json_decref(define);
+    json_decref(refer);
 }

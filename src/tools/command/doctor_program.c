@@ -36,40 +36,24 @@ static char *find_program(const char *name)
     return NULL;
 }
 
-struct contents {
-    size_t ours;
-    bool needs_shim;
-};
-
-static void note_contents(const char *name, clb_elf_relation relation, void *argument)
+/* What the program's file says before it runs: findings. */
+static void judge_file(const struct clb_elf *elf)
 {
-    struct contents *contents = argument;
-    contents->ours +=
-        relation == CLB_ELF_DEFINES && clb_name_classify(name) == CLB_NAME_OURS ? 1 : 0;
-    contents->needs_shim = contents->needs_shim || (relation == CLB_ELF_NEEDS &&
-                                                    strncmp(name, "libclblas_shim.so", 17) == 0);
-}
-
-/* What the program's file says before it runs. */
-static struct contents judge_file(const char *path)
-{
-    struct contents contents = {0};
+    const char *path = elf->path;
     struct stat info;
-    clb_elf_kind kind = clb_elf_read(path, note_contents, &contents);
     if (stat(path, &info) == 0 && (((info.st_mode & S_ISUID) != 0 && info.st_uid != getuid()) ||
                                    ((info.st_mode & S_ISGID) != 0 && info.st_gid != getgid())))
         clb_find(CLB_FOUND_BROKEN,
                  "%s is set-uid or set-gid: nothing is preloaded into it, and the shim stays "
                  "off in it",
                  path);
-    if (kind == CLB_ELF_STATIC)
+    if (elf->kind == CLB_ELF_STATIC)
         clb_find(CLB_FOUND_BROKEN,
                  "%s is a static program, into which nothing can be preloaded%s; link it "
                  "dynamically: -lclblas_shim -lblas",
-                 path, contents.ours > 0 ? ", and has a BLAS of its own" : "");
-    if (kind == CLB_ELF_FOREIGN)
+                 path, json_object_size(elf->defines) > 0 ? ", and has a BLAS of its own" : "");
+    if (elf->kind == CLB_ELF_FOREIGN)
         clb_find(CLB_FOUND_BROKEN, "%s is a 32-bit program", path);
-    return contents;
 }
 
 /* ---- its run --------------------------------------------------------------------------------- */
@@ -219,54 +203,40 @@ static void print_bindings(const struct results *results)
 
 /* ---- what became of its calls ---------------------------------------------------------------- */
 
-/* Of all routines. */
+/* Of all routines together. */
 struct sums {
     double calls, device, flops, seconds;
     double product_flops, product_seconds; /* of matrix products alone, on the device */
-    double predicted, on_device, on_next;  /* calls that were, and the seconds on each side */
+    double predicted, saved;               /* calls that were, and the seconds that they save */
+    char reason[64];                       /* for which most calls were declined */
 };
 
 static struct sums sum_report(const json_t *report)
 {
-    struct sums sums = {0};
     const char *name;
-    json_t *row;
+    json_t *row, *count, *all = clb_report_total(report);
+    struct sums sums = {.calls = clb_number_of(all, "calls"),
+                        .device = clb_number_of(all, "device"),
+                        .flops = clb_number_of(all, "flops_device"),
+                        .seconds = clb_number_of(all, "seconds_device"),
+                        .predicted = clb_number_of(all, "predicted"),
+                        .saved = clb_number_of(all, "predicted_next") -
+                                 clb_number_of(all, "predicted_device")};
     json_object_foreach(json_object_get(report, "routines"), name, row) {
-        bool product = strstr(name, "gemm") != NULL;
-        double flops = clb_number_of(row, "flops_device"),
-               seconds = clb_number_of(row, "seconds_device");
-        sums.calls += clb_number_of(row, "calls");
-        sums.device += clb_number_of(row, "device");
-        sums.flops += flops;
-        sums.seconds += seconds;
-        sums.product_flops += product ? flops : 0;
-        sums.product_seconds += product ? seconds : 0;
-        sums.predicted += clb_number_of(row, "predicted");
-        sums.on_device += clb_number_of(row, "predicted_device");
-        sums.on_next += clb_number_of(row, "predicted_next");
+        const bool product = strstr(name, "gemm") != NULL;
+        sums.product_flops += product ? clb_number_of(row, "flops_device") : 0;
+        sums.product_seconds += product ? clb_number_of(row, "seconds_device") : 0;
     }
+    double most = 0;
+    json_object_foreach(json_object_get(all, "declined"), name, count) {
+        if (json_number_value(count) <= most || strcmp(name, "query") == 0 ||
+            strcmp(name, "quick") == 0)
+            continue;
+        most = json_number_value(count);
+        snprintf(sums.reason, sizeof sums.reason, "%s", name);
+    }
+    json_decref(all);
     return sums;
-}
-
-/* The reason for which most calls were declined. */
-static const char *main_reason(const json_t *report)
-{
-    const char *name, *reason, *most = "";
-    json_int_t count = 0;
-    json_t *row, *value, *sum = json_object();
-    json_object_foreach(json_object_get(report, "routines"), name, row) {
-        json_object_foreach(json_object_get(row, "declined"), reason, value) {
-            json_int_t all =
-                json_integer_value(json_object_get(sum, reason)) + json_integer_value(value);
-            json_object_set_new(sum, reason, json_integer(all));
-            if (all > count && strcmp(reason, "query") != 0 && strcmp(reason, "quick") != 0) {
-                count = all;
-                most = reason;
-            }
-        }
-    }
-    json_decref(sum);
-    return most;
 }
 
 /* How many sets of kernels are compiled. */
@@ -308,7 +278,7 @@ static double estimate_saved(const struct sums *sums, const json_t *next)
 {
     double rate = clb_number_of(next, "flops");
     if (sums->predicted > 0)
-        return sums->on_next - sums->on_device;
+        return sums->saved;
     return rate > 0 ? sums->flops / rate - sums->seconds : 0;
 }
 
@@ -349,8 +319,7 @@ static void judge_report(const struct results *results, const json_t *next, cons
         clb_find(CLB_FOUND_NO_GAIN,
                  "no call ran on the device%s: most were declined as \"%s\" (docs/report.md "
                  "explains the reasons)",
-                 same_cpu ? ", which is the same CPU as the next BLAS" : "",
-                 main_reason(results->report));
+                 same_cpu ? ", which is the same CPU as the next BLAS" : "", sums.reason);
     else if (slow && has_compiled(devices))
         clb_find(CLB_FOUND_NOTE,
                  "kernels were compiled in this run, so that its times tell nothing: once more");
@@ -379,7 +348,11 @@ int clb_doctor_program(char **program, const json_t *devices, json_t *result, bo
     char *path = find_program(program[0]);
     if (path == NULL)
         return clb_fail(CLB_EXIT_NOT_FOUND, "%s: there is no such program", program[0]);
-    results.bindings.linked = judge_file(path).needs_shim;
+    judge_file(clb_elf_read(path));
+    const char *needed;
+    json_t *unused;
+    json_object_foreach(clb_elf_read(path)->needs, needed, unused)
+        results.bindings.linked |= strncmp(needed, "libclblas_shim.so", 17) == 0;
     if (!run_program(program, &results))
         return CLB_EXIT_FAILED;
     json_t *list = describe_next(&results);

@@ -1,13 +1,31 @@
 /* Executables and shared libraries as files: what they define, refer to and need. */
 #include "command.h"
+#include "shim/next/next.h"
 
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+bool clb_name_is_ours(const char *name)
+{
+    static const char *sorted[CLB_SYMBOLS];
+    if (sorted[0] == NULL) {
+        for (size_t i = 0; i < CLB_SYMBOLS; i++)
+            sorted[i] = clb_symbols[i].next.name;
+        qsort(sorted, CLB_SYMBOLS, sizeof *sorted, compare_texts);
+    }
+    return bsearch(&name, sorted, CLB_SYMBOLS, sizeof *sorted, compare_texts) != NULL;
+}
 
 /* A file in memory. All offsets come from the file and are checked against its size. */
 struct image {
@@ -35,33 +53,39 @@ static const char *string_at(const struct image *image, const ElfW(Shdr) * table
     return text != NULL && memchr(text, '\0', table->sh_size - offset) != NULL ? text : NULL;
 }
 
-static void visit_symbols(const struct image *image, const ElfW(Shdr) * symbols,
-                          const ElfW(Shdr) * strings, clb_elf_visit *visit, void *argument)
+static void note(json_t *names, const char *name)
+{
+    if (name != NULL)
+        json_object_set_new(names, name, json_true());
+}
+
+static void read_symbols(const struct image *image, const ElfW(Shdr) * symbols,
+                         const ElfW(Shdr) * strings, const struct clb_elf *elf)
 {
     const ElfW(Sym) *symbol = table_at(image, symbols->sh_offset, symbols->sh_size);
     for (size_t i = 0; symbol != NULL && i < symbols->sh_size / sizeof *symbol; i++) {
         const char *name = string_at(image, strings, symbol[i].st_name);
         int type = ELF64_ST_TYPE(symbol[i].st_info);
-        bool defined = symbol[i].st_shndx != SHN_UNDEF;
-        if (name != NULL && *name != '\0' &&
-            (!defined || type == STT_FUNC || type == STT_GNU_IFUNC))
-            visit(name, defined ? CLB_ELF_DEFINES : CLB_ELF_REFERS, argument);
+        if (name == NULL || !clb_name_is_ours(name))
+            continue;
+        if (symbol[i].st_shndx == SHN_UNDEF)
+            note(elf->refers, name);
+        else if (type == STT_FUNC || type == STT_GNU_IFUNC)
+            note(elf->defines, name);
     }
 }
 
-static void visit_needed(const struct image *image, const ElfW(Shdr) * dynamic,
-                         const ElfW(Shdr) * strings, clb_elf_visit *visit, void *argument)
+static void read_needed(const struct image *image, const ElfW(Shdr) * dynamic,
+                        const ElfW(Shdr) * strings, const struct clb_elf *elf)
 {
     const ElfW(Dyn) *entry = table_at(image, dynamic->sh_offset, dynamic->sh_size);
     for (size_t i = 0; entry != NULL && i < dynamic->sh_size / sizeof *entry; i++) {
-        const char *name =
-            entry[i].d_tag == DT_NEEDED ? string_at(image, strings, entry[i].d_un.d_val) : NULL;
-        if (name != NULL)
-            visit(name, CLB_ELF_NEEDS, argument);
+        if (entry[i].d_tag == DT_NEEDED)
+            note(elf->needs, string_at(image, strings, entry[i].d_un.d_val));
     }
 }
 
-static clb_elf_kind read_image(const struct image *image, clb_elf_visit *visit, void *argument)
+static clb_elf_kind read_image(const struct image *image, const struct clb_elf *elf)
 {
     const ElfW(Ehdr) *header = at(image, 0, sizeof *header);
     bool dynamic = false;
@@ -74,34 +98,41 @@ static clb_elf_kind read_image(const struct image *image, clb_elf_visit *visit, 
     for (size_t i = 0; segment != NULL && i < header->e_phnum; i++)
         dynamic = dynamic || segment[i].p_type == PT_INTERP;
     const ElfW(Shdr) *section = table_at(image, header->e_shoff, header->e_shnum * sizeof *section);
-    for (size_t i = 0; section != NULL && visit != NULL && i < header->e_shnum; i++) {
+    for (size_t i = 0; section != NULL && i < header->e_shnum; i++) {
         const ElfW(Shdr) *strings = &section[section[i].sh_link];
         if (section[i].sh_link >= header->e_shnum)
             continue;
         if (section[i].sh_type == SHT_SYMTAB || section[i].sh_type == SHT_DYNSYM)
-            visit_symbols(image, &section[i], strings, visit, argument);
+            read_symbols(image, &section[i], strings, elf);
         else if (section[i].sh_type == SHT_DYNAMIC)
-            visit_needed(image, &section[i], strings, visit, argument);
+            read_needed(image, &section[i], strings, elf);
     }
     return dynamic ? CLB_ELF_PROGRAM : CLB_ELF_STATIC;
 }
 
-clb_elf_kind clb_elf_read(const char *path, clb_elf_visit *visit, void *argument)
+const struct clb_elf *clb_elf_read(const char *path)
 {
-    struct image image = {0};
+    static struct clb_elf *known;
+    struct clb_elf *elf = known;
     struct stat info;
-    clb_elf_kind kind = CLB_ELF_NONE;
+    while (elf != NULL && strcmp(elf->path, path) != 0)
+        elf = elf->next;
+    if (elf != NULL)
+        return elf;
+    elf = malloc(sizeof *elf);
+    *elf = (struct clb_elf){strdup(path),  CLB_ELF_NONE,  json_object(),
+                            json_object(), json_object(), known};
+    known = elf;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
-        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        image = (struct image){data != MAP_FAILED ? data : NULL,
-                               data != MAP_FAILED ? (size_t)info.st_size : 0};
+        const size_t size = (size_t)info.st_size;
+        void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data != MAP_FAILED) {
+            elf->kind = read_image(&(struct image){data, size}, elf);
+            munmap(data, size);
+        }
     }
     if (fd >= 0)
         close(fd);
-    if (image.data != NULL) {
-        kind = read_image(&image, visit, argument);
-        munmap((void *)(uintptr_t)image.data, image.size);
-    }
-    return kind;
+    return elf;
 }

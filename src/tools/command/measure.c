@@ -69,18 +69,6 @@ double clb_measure_seconds(clb_status (*run)(void *argument), void *argument, bo
     return best ? seconds[0] : median;
 }
 
-clb_status clb_measure_launch(struct clb_measure *measure, const struct clb_kernel_launch *launch)
-{
-    cl_kernel kernel;
-    clb_status status =
-        clb_queue_set_kernel(measure->queue_set, launch->program, launch->kernel, &kernel);
-    return status != CLB_OK
-               ? status
-               : clb_queue_launch(launch->queue, kernel, launch->kernel, launch->arguments,
-                                  launch->count, 2, launch->global, launch->local, launch->waits,
-                                  launch->wait_list, launch->event);
-}
-
 void *clb_measure_random(clb_precision precision, size_t elements, uint64_t *state)
 {
     size_t count = elements * clb_precision_parts(precision),

@@ -28,21 +28,6 @@ double clb_measure_seconds(clb_status (*run)(void *argument), void *argument, bo
 /* A matrix of numbers in (-1, 1), the same for the same state; NULL: no memory. */
 void *clb_measure_random(clb_precision precision, size_t elements, uint64_t *state);
 
-/* Launch a kernel on one of the queue set's queues. */
-struct clb_kernel_launch {
-    struct clb_queue *queue;
-    struct clb_program *program;
-    const char *kernel;
-    const struct clb_argument *arguments;
-    size_t count, global[2];
-    const size_t *local; /* NULL: the driver's choice */
-    cl_uint waits;
-    const clb_event *wait_list;
-    clb_event *event;
-};
-clb_status clb_measure_launch(struct clb_measure *measure,
-                              const struct clb_kernel_launch *launch) CLB_MUST_CHECK;
-
 /* Bytes per second from pinned memory to the device's and back; infinite where the device uses the
  * host's memory. False after a message. */
 struct clb_link {

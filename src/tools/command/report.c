@@ -320,9 +320,18 @@ static struct report_row *sort_rows(const json_t *sum, size_t *count)
     return rows;
 }
 
+json_t *clb_report_total(const json_t *sum)
+{
+    json_t *row, *all = json_object();
+    const char *name;
+    json_object_foreach(json_object_get(sum, "routines"), name, row)
+        add(all, row);
+    return all;
+}
+
 void clb_report_print(FILE *stream, const json_t *sum)
 {
-    json_t *all = json_object();
+    json_t *all = clb_report_total(sum);
     size_t count;
     struct report_row *rows = sort_rows(sum, &count), total;
     double processes = clb_number_of(sum, "processes");
@@ -331,10 +340,8 @@ void clb_report_print(FILE *stream, const json_t *sum)
             processes == 1 ? "" : "es", clb_style(stream, CLB_PLAIN));
     fprintf(stream, "%-20s %9s %9s %9s %9s %11s %11s  %s\n", "routine", "calls", "device", "next",
             "recovered", "s on device", "s in next", "declined because");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         print_row(stream, &rows[i]);
-        add(all, rows[i].json);
-    }
     fill_row(&total, "all", all);
     /* Time and operations of calls that other calls made are in theirs, too. */
     total.flops -= clb_number_of(all, "flops_inside");

@@ -138,6 +138,8 @@ static struct child start_child(const char *library, clb_side side, bool learns)
 static bool ask(const struct child *child, const struct size_order *order,
                 struct clb_trial_time *time)
 {
+    if (child->id == 0)
+        return false;
     kill(child->id, SIGCONT);
     const bool good = send(child->orders, order, sizeof *order, MSG_NOSIGNAL) == sizeof *order &&
                       recv(child->orders, time, sizeof *time, MSG_WAITALL) == sizeof *time &&
@@ -326,7 +328,7 @@ static bool start_device(const char *library)
                                      (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS)), 0, 1};
     struct child child = start_child(library, CLB_SIDE_DEVICE, false);
     struct clb_trial_time time;
-    const bool good = child.id != 0 && ask(&child, &order, &time);
+    const bool good = ask(&child, &order, &time);
     return end_child(&child) && good;
 }
 
