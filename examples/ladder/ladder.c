@@ -315,7 +315,7 @@ static bool look_at_devices(struct ladder *ladder)
     json_t *list = clb_devices_ready();
     const bool found = list != NULL;
     CLB_EACH(device, json_object_get(list, "devices")) {
-        if (json_is_true(json_object_get(device, "taken")) && clb_option('n') == NULL &&
+        if (clb_is_true(device, "taken") && clb_option('n') == NULL &&
             strcmp(clb_text_of(device, "type"), "CPU") == 0)
             ladder->n = FOR_CPU;
     }

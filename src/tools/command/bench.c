@@ -171,7 +171,7 @@ static void print_csv(const json_t *bench)
         for (size_t k = 0; k < LIBRARIES; k++)
             print_cell(row, libraries[k], "%.6g,%.6g,", ",,");
         printf("%.6g,%.6g,%.6g,%d\n", clb_number_of(bound, "ms"), clb_number_of(bound, "link_ms"),
-               clb_number_of(bound, "compute_ms"), json_is_true(json_object_get(shim, "device")));
+               clb_number_of(bound, "compute_ms"), clb_is_true(shim, "device"));
     }
 }
 
@@ -199,12 +199,9 @@ static void print_table(const json_t *result)
                                                                                     : "compute");
         if (ours > 0 && theirs > 0)
             printf(" %6.2fx", theirs / ours);
-        printf("%s\n",
-               json_is_true(json_object_get(shim, "device")) ? "" : "  (not on the device)");
+        printf("%s\n", clb_is_true(shim, "device") ? "" : "  (not on the device)");
     }
-    const char *routine;
-    json_t *order;
-    json_object_foreach(json_object_get(result, "crossover"), routine, order) {
+    CLB_EACH_MEMBER(routine, order, json_object_get(result, "crossover")) {
         if (json_integer_value(order) > 0)
             printf("%s: the shim is faster from n = %lld on\n", routine,
                    (long long)json_integer_value(order));
@@ -259,15 +256,14 @@ static void write_half(FILE *script, const char *routine, double crossover, cons
 
 static void write_plot(FILE *script, const json_t *bench, const char *file)
 {
-    json_t *crossovers = json_object_get(bench, "crossover"), *order;
+    json_t *crossovers = json_object_get(bench, "crossover");
     const json_t *rows = json_object_get(bench, "rows");
-    const char *routine;
     clb_plot_begin(script, file, 1000, 60 + 360 * json_object_size(crossovers));
     fprintf(script, "set multiplot layout %zu,2 title ", json_object_size(crossovers));
     clb_plot_quote(script, clb_text_of(bench, "device"));
     fprintf(script, "\nset linetype 5 linecolor 'dark-orange'\nset logscale xy 2\nset format y "
                     "'%%g'\nset xlabel 'n'\nset grid\n");
-    json_object_foreach(crossovers, routine, order) {
+    CLB_EACH_MEMBER(routine, order, crossovers) {
         bool timed[LIBRARIES];
         for (size_t i = 0; i < LIBRARIES; i++)
             timed[i] = write_data(script, rows, routine, libraries[i]) > 0;

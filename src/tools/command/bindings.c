@@ -224,11 +224,11 @@ void clb_bindings_read(struct clb_bindings *bindings, const char *path)
 
 const char *clb_bindings_own_blas(const struct clb_bindings *bindings)
 {
-    const char *path, *own = NULL;
-    json_t *unused, *needed = json_object();
-    json_object_foreach(bindings->objects, path, unused)
+    const char *own = NULL;
+    json_t *needed = json_object();
+    CLB_EACH_MEMBER(path, unused, bindings->objects)
         json_object_update(needed, clb_elf_read(path)->needs);
-    json_object_foreach(bindings->objects, path, unused) {
+    CLB_EACH_MEMBER(path, unused, bindings->objects) {
         /* What other files are linked with is a shared BLAS. */
         if (!is_shim(path) && count_definitions(path) > 0 &&
             json_object_get(needed, clb_base_name(path)) == NULL)

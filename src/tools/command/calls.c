@@ -65,10 +65,9 @@ json_t *clb_library_report(const char *library)
 /* Calls so far that were computed on the shim's device alone. */
 static json_int_t count_device_calls(const char *library)
 {
-    json_t *row, *report = clb_library_report(library);
+    json_t *report = clb_library_report(library);
     json_int_t calls = 0;
-    const char *name;
-    json_object_foreach(json_object_get(report, "routines"), name, row)
+    CLB_EACH_MEMBER(name, row, json_object_get(report, "routines"))
         calls += json_integer_value(json_object_get(row, "device"));
     json_decref(report);
     return calls;

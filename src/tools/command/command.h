@@ -61,12 +61,19 @@ void clb_bar_clear(void);
 
 void clb_json_print(const json_t *result); /* on a line of its own */
 
-/* A loop over the elements of an array, in which `break` is not allowed. */
+/* Loops over the elements of an array, and over the members of an object, in which `break` is not
+ * allowed. */
 #define CLB_EACH(element, array)                                                                   \
     for (size_t element##_at = 0; element##_at < json_array_size(array); element##_at++)           \
         for (json_t *element = json_array_get(array, element##_at); element != NULL; element = NULL)
 
-/* Members of an object; "" or 0: there is none. */
+#define CLB_EACH_MEMBER(key, value, object)                                                        \
+    for (void *key##_at = json_object_iter((json_t *)(uintptr_t)(object)); key##_at != NULL;       \
+         key##_at = json_object_iter_next((json_t *)(uintptr_t)(object), key##_at))                \
+        for (const char *key = json_object_iter_key(key##_at); key != NULL; key = NULL)            \
+            for (json_t *value = json_object_iter_value(key##_at); value != NULL; value = NULL)
+
+/* Members of an object; "", 0 or false: there is none. */
 static inline const char *clb_text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
@@ -76,6 +83,11 @@ static inline const char *clb_text_of(const json_t *object, const char *key)
 static inline double clb_number_of(const json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
+}
+
+static inline bool clb_is_true(const json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
 }
 
 /* ---- start.c: files of the installation, programs under the shim ---------------------------- */

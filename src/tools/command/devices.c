@@ -6,16 +6,11 @@
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static bool is_true(const json_t *object, const char *key)
-{
-    return json_is_true(json_object_get(object, key));
-}
-
 /* Why a device is not taken. `rest`: why none is that has no defect, or "". */
 static const char *why_not(const json_t *device, const char *rest)
 {
     const char *wanted = getenv("CLBLAS_SHIM_DEVICE");
-    if (is_true(device, "taken"))
+    if (clb_is_true(device, "taken"))
         return "";
     if (*clb_text_of(device, "defect") != '\0')
         return clb_text_of(device, "defect");
@@ -41,12 +36,12 @@ static void add_devices(json_t *list, const json_t *driver, const char *rest)
 static void add_broken(json_t *list, const json_t *driver)
 {
     const char *death = clb_text_of(driver, "death");
-    json_array_append_new(list,
-                          json_pack("{s:s,s:s,s:s,s:b,s:s}", "place", "", "platform",
-                                    clb_text_of(driver, "library"), "name", "", "taken", 0, "why",
-                                    *death != '\0'              ? death
-                                    : is_true(driver, "loaded") ? "the driver has no device"
-                                                                : "the driver can't be loaded"));
+    json_array_append_new(
+        list, json_pack("{s:s,s:s,s:s,s:b,s:s}", "place", "", "platform",
+                        clb_text_of(driver, "library"), "name", "", "taken", 0, "why",
+                        *death != '\0'                  ? death
+                        : clb_is_true(driver, "loaded") ? "the driver has no device"
+                                                        : "the driver can't be loaded"));
 }
 
 static json_int_t rank_of(const json_t *driver)
@@ -81,7 +76,7 @@ static const char *find_problem(const json_t *used, const json_t *devices, size_
                  clb_text_of(device, "platform"), clb_text_of(device, "why"));
         return text;
     }
-    if (!is_true(used, "loaded"))
+    if (!clb_is_true(used, "loaded"))
         return "there is no OpenCL loader (libOpenCL.so.1; in Debian ocl-icd-libopencl1)";
     if (drivers == 0 && json_array_size(devices) == 0)
         return "no OpenCL driver is installed: /etc/OpenCL/vendors names none";
@@ -143,18 +138,18 @@ static void print_device(FILE *stream, const json_t *device)
 {
     char memory[32] = "-";
     double bytes = clb_number_of(device, "memory");
-    bool known = bytes > 0, taken = is_true(device, "taken");
+    bool known = bytes > 0, taken = clb_is_true(device, "taken");
     if (known)
         snprintf(memory, sizeof memory, "%.1f GiB", bytes / (1 << 30));
     fprintf(stream, "%-6s %-5s %-4s %-7s %10s  %-12s %s%s%s%s  %s%s%s\n",
             *clb_text_of(device, "place") != '\0' ? clb_text_of(device, "place") : "-",
             known ? clb_text_of(device, "type") : "-",
-            !known                    ? "-"
-            : is_true(device, "fp64") ? "yes"
-                                      : "no",
-            !known                       ? "-"
-            : is_true(device, "unified") ? "yes"
-                                         : "no",
+            !known                        ? "-"
+            : clb_is_true(device, "fp64") ? "yes"
+                                          : "no",
+            !known                           ? "-"
+            : clb_is_true(device, "unified") ? "yes"
+                                             : "no",
             memory, known ? clb_text_of(device, "driver") : "-",
             clb_style(stream, taken ? CLB_GREEN : CLB_YELLOW),
             taken ? "yes" : "no: ", clb_text_of(device, "why"), clb_style(stream, CLB_PLAIN),
@@ -164,10 +159,10 @@ static void print_device(FILE *stream, const json_t *device)
 
 static void print_cache(FILE *stream, const json_t *cache)
 {
-    const char *name, *folder = clb_text_of(cache, "folder");
+    const char *folder = clb_text_of(cache, "folder");
     size_t passed = 0, failed = 0;
-    json_t *state, *steps = json_object_get(cache, "steps");
-    json_object_foreach(steps, name, state) {
+    json_t *steps = json_object_get(cache, "steps");
+    CLB_EACH_MEMBER(name, state, steps) {
         passed += strcmp(json_string_value(state), "passed") == 0;
         failed += strcmp(json_string_value(state), "failed") == 0;
     }
@@ -175,15 +170,15 @@ static void print_cache(FILE *stream, const json_t *cache)
         fprintf(stream, "\nThere is no cache that can be written: every process compiles anew.\n");
     else
         fprintf(stream, "\nCache %s%s", folder,
-                is_true(cache, "room") ? "" : ", whose disk is full");
+                clb_is_true(cache, "room") ? "" : ", whose disk is full");
     if (*folder != '\0' && json_object_size(steps) > 0)
         fprintf(stream, ": of %zu sets of kernels %zu are ready, %zu don't work on this device",
                 json_object_size(steps), passed, failed);
     fprintf(stream, "%s", *folder != '\0' ? ".\n" : "");
     const json_t *outdated = json_object_get(cache, "outdated");
-    if (is_true(outdated, "tune"))
+    if (clb_is_true(outdated, "tune"))
         fprintf(stream, "Its times are of another version: run clblas-shim tune again.\n");
-    if (is_true(outdated, "warm"))
+    if (clb_is_true(outdated, "warm"))
         fprintf(stream, "Its kernels are of another version: run clblas-shim warm again.\n");
 }
 

@@ -34,7 +34,7 @@ void clb_find_works(const char *format, ...)
 const json_t *clb_doctor_taken(const json_t *devices)
 {
     CLB_EACH(device, json_object_get(devices, "devices")) {
-        if (json_is_true(json_object_get(device, "taken")))
+        if (clb_is_true(device, "taken"))
             return device;
     }
     return NULL;
@@ -58,14 +58,14 @@ static void judge_devices(const json_t *list)
         clb_find(CLB_FOUND_BROKEN, "%s", problem);
     if (taken != NULL)
         clb_find_works("large calls run on %s", clb_text_of(taken, "name"));
-    if (taken != NULL && !json_is_true(json_object_get(taken, "fp64")))
+    if (taken != NULL && !clb_is_true(taken, "fp64"))
         clb_find(CLB_FOUND_NO_GAIN, "in double precision, which the device %s does not have",
                  clb_text_of(taken, "name"));
     if (*clb_text_of(cache, "folder") == '\0')
         clb_find(CLB_FOUND_NO_GAIN,
                  "there is no cache that can be written (CLBLAS_SHIM_CACHE_DIR), so that every "
                  "process compiles the kernels anew");
-    else if (!json_is_true(json_object_get(cache, "room")))
+    else if (!clb_is_true(cache, "room"))
         clb_find(CLB_FOUND_NO_GAIN,
                  "the disk of the cache %s is full, so that kernels can't be compiled or kept",
                  clb_text_of(cache, "folder"));
@@ -118,16 +118,14 @@ static void add_state(json_t *devices, bool as_json)
     const json_t *taken = clb_doctor_taken(devices);
     if (taken == NULL)
         return;
-    json_t *link = json_is_true(json_object_get(taken, "unified"))
-                       ? json_object()
-                       : clb_ask_child(answer_link, NULL);
+    json_t *link = clb_is_true(taken, "unified") ? json_object() : clb_ask_child(answer_link, NULL);
     json_t *profiles = list_profiles(clb_text_of(json_object_get(devices, "cache"), "folder"),
                                      clb_text_of(taken, "name"));
     json_object_set_new(devices, "link", link != NULL ? link : json_object());
     json_object_set_new(devices, "profiles", profiles);
     if (as_json)
         return;
-    if (json_is_true(json_object_get(taken, "unified")))
+    if (clb_is_true(taken, "unified"))
         printf("Link: none, the device uses the host's memory.\n");
     else if (json_object_size(link) == 0)
         printf("Link: not measured.\n");
@@ -169,7 +167,7 @@ static void judge_next(const json_t *next, bool of_program, bool on_cpu)
     const char *library = clb_text_of(next, "library"), *core = clb_text_of(next, "core");
     double rate = 1e-9 * clb_number_of(next, "flops");
     int threads = (int)clb_number_of(next, "threads"), cpus = (int)clb_number_of(next, "cpus");
-    bool fast = json_is_true(json_object_get(next, "optimised"));
+    bool fast = clb_is_true(next, "optimised");
     if (next == NULL || *library == '\0') {
         if (!of_program)
             clb_find(CLB_FOUND_NOTE,

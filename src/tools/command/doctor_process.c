@@ -8,67 +8,68 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A file of /proc/PID; NULL after a finding. */
-static FILE *open_proc(long pid, const char *name)
+/* What is in a file of /proc/PID, terminated; the caller frees it. Empty after a finding. */
+static char *read_proc(long pid, const char *name, size_t *size)
 {
-    char path[64];
+    char path[64], *data = NULL;
     snprintf(path, sizeof path, "/proc/%ld/%s", pid, name);
     FILE *file = fopen(path, "re");
+    *size = 0;
     if (file == NULL)
         clb_find(CLB_FOUND_BROKEN, "%s can't be read: %s", path, strerror(errno));
-    return file;
+    for (size_t got = file != NULL; got > 0; *size += got) {
+        data = realloc(data, *size + 65536);
+        got = fread(data + *size, 1, 65535, file);
+        data[*size + got] = '\0';
+    }
+    if (file != NULL)
+        fclose(file);
+    return data;
 }
 
 static bool is_privileged(long pid)
 {
-    ElfW(auxv_t) entry = {0};
-    FILE *file = open_proc(pid, "auxv");
+    size_t size;
+    char *data = read_proc(pid, "auxv", &size);
     bool secure = false;
-    while (file != NULL && !secure && fread(&entry, sizeof entry, 1, file) == 1)
-        secure = entry.a_type == AT_SECURE && entry.a_un.a_val != 0;
-    if (file != NULL)
-        fclose(file);
+    for (size_t at = 0; at + sizeof(ElfW(auxv_t)) <= size; at += sizeof(ElfW(auxv_t))) {
+        ElfW(auxv_t) entry;
+        memcpy(&entry, data + at, sizeof entry);
+        secure = secure || (entry.a_type == AT_SECURE && entry.a_un.a_val != 0);
+    }
+    free(data);
     return secure;
 }
 
 static bool has_preload(long pid)
 {
-    FILE *file = open_proc(pid, "environ");
-    char *entry = NULL;
-    size_t capacity = 0;
+    size_t size;
+    char *data = read_proc(pid, "environ", &size);
     bool found = false;
-    while (file != NULL && !found && getdelim(&entry, &capacity, '\0', file) > 0)
-        found = strncmp(entry, "LD_PRELOAD=", 11) == 0 && strstr(entry, "libclblas_shim") != NULL;
-    free(entry);
-    if (file != NULL)
-        fclose(file);
+    for (size_t at = 0; at < size; at += strlen(data + at) + 1)
+        found = found || (strncmp(data + at, "LD_PRELOAD=", 11) == 0 &&
+                          strstr(data + at, "libclblas_shim") != NULL);
+    free(data);
     return found;
 }
 
 /* The files that a process has mapped. */
 static json_t *list_mapped(long pid)
 {
-    FILE *file = open_proc(pid, "maps");
+    size_t size;
+    char *data = read_proc(pid, "maps", &size), *rest = data, *line;
     json_t *paths = json_object();
-    char *line = NULL;
-    size_t capacity = 0;
-    while (file != NULL && getline(&line, &capacity, file) > 0) {
-        char *path = strchr(line, '/');
-        line[strcspn(line, "\n")] = '\0';
-        if (path != NULL)
-            json_object_set_new(paths, path, json_true());
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        if (strchr(line, '/') != NULL)
+            json_object_set_new(paths, strchr(line, '/'), json_true());
     }
-    free(line);
-    if (file != NULL)
-        fclose(file);
+    free(data);
     return paths;
 }
 
 static void print_paths(const char *title, const json_t *paths)
 {
-    const char *path;
-    json_t *unused;
-    json_object_foreach((json_t *)(uintptr_t)paths, path, unused)
+    CLB_EACH_MEMBER(path, unused, paths)
         printf("%s%s\n", title, path);
 }
 
@@ -81,12 +82,12 @@ void clb_doctor_process(long pid, bool as_json)
 {
     char exe[64], target[PATH_MAX];
     json_t *define = json_object(), *refer = json_object(); /* paths of files with names of ours */
-    const char *path, *shim = NULL;
-    json_t *unused, *paths = list_mapped(pid);
+    const char *shim = NULL;
+    json_t *paths = list_mapped(pid);
     snprintf(exe, sizeof exe, "/proc/%ld/exe", pid);
     ssize_t length = readlink(exe, target, sizeof target - 1);
     target[length > 0 ? length : 0] = '\0';
-    json_object_foreach(paths, path, unused) {
+    CLB_EACH_MEMBER(path, unused, paths) {
         if (strstr(clb_base_name(path), "libclblas_shim.so") != NULL)
             shim = path;
         const struct clb_elf *elf = clb_elf_read(path);

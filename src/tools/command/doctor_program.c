@@ -103,11 +103,10 @@ static bool run_program(char **program, struct results *results)
  * it where the program has none. */
 static json_t *describe_next(const struct results *results)
 {
-    const char *name, *path;
-    json_t *list, *unused, *found = json_array();
-    json_object_foreach(results->bindings.objects, path, unused) {
+    json_t *found = json_array();
+    CLB_EACH_MEMBER(path, unused, results->bindings.objects) {
         bool is_next = false;
-        json_object_foreach(json_object_get(results->report, "next"), name, list)
+        CLB_EACH_MEMBER(name, list, json_object_get(results->report, "next"))
             is_next = is_next || clb_list_has(json_string_value(list), clb_base_name(path));
         json_t *next =
             is_next && json_array_size(found) < MOST_LIBRARIES ? clb_next_describe(path) : NULL;
@@ -165,14 +164,13 @@ static void judge_bindings(const struct results *results, const char *path)
 /* The names of a row: of those that reach the shim the ones that were called. */
 static void print_names(const json_t *row, const json_t *report)
 {
-    json_t *names = json_object_get(row, "names"), *unused;
+    json_t *names = json_object_get(row, "names");
     const json_t *called = strcmp(clb_text_of(row, "state"), "caught") == 0
                                ? json_object_get(report, "routines")
                                : NULL;
-    const char *name;
     size_t printed = 0;
     printf("   ");
-    json_object_foreach(names, name, unused) {
+    CLB_EACH_MEMBER(name, unused, names) {
         if (called != NULL ? json_object_get(called, name) != NULL : printed < MOST_NAMES) {
             printf(" %s", name);
             printed++;
@@ -213,8 +211,7 @@ struct sums {
 
 static struct sums sum_report(const json_t *report)
 {
-    const char *name;
-    json_t *row, *count, *all = clb_report_total(report);
+    json_t *all = clb_report_total(report);
     struct sums sums = {.calls = clb_number_of(all, "calls"),
                         .device = clb_number_of(all, "device"),
                         .flops = clb_number_of(all, "flops_device"),
@@ -222,13 +219,13 @@ static struct sums sum_report(const json_t *report)
                         .predicted = clb_number_of(all, "predicted"),
                         .saved = clb_number_of(all, "predicted_next") -
                                  clb_number_of(all, "predicted_device")};
-    json_object_foreach(json_object_get(report, "routines"), name, row) {
+    CLB_EACH_MEMBER(name, row, json_object_get(report, "routines")) {
         const bool product = strstr(name, "gemm") != NULL;
         sums.product_flops += product ? clb_number_of(row, "flops_device") : 0;
         sums.product_seconds += product ? clb_number_of(row, "seconds_device") : 0;
     }
     double most = 0;
-    json_object_foreach(json_object_get(all, "declined"), name, count) {
+    CLB_EACH_MEMBER(name, count, json_object_get(all, "declined")) {
         if (json_number_value(count) <= most || strcmp(name, "query") == 0 ||
             strcmp(name, "quick") == 0)
             continue;
@@ -242,10 +239,8 @@ static struct sums sum_report(const json_t *report)
 /* How many sets of kernels are compiled. */
 static size_t count_ready(const json_t *devices)
 {
-    const char *name;
-    json_t *state;
     size_t count = 0;
-    json_object_foreach(json_object_get(json_object_get(devices, "cache"), "steps"), name, state)
+    CLB_EACH_MEMBER(name, state, json_object_get(json_object_get(devices, "cache"), "steps"))
         count += strcmp(json_string_value(state), "passed") == 0;
     return count;
 }
@@ -309,8 +304,7 @@ static void judge_report(const struct results *results, const json_t *next, cons
     const struct sums sums = sum_report(results->report);
     const double rate = clb_number_of(next, "flops"), start = clb_number_of(next, "start"),
                  saved = estimate_saved(&sums, next);
-    bool same_cpu =
-        clb_doctor_taken_is_cpu(devices) && json_is_true(json_object_get(next, "optimised"));
+    bool same_cpu = clb_doctor_taken_is_cpu(devices) && clb_is_true(next, "optimised");
     bool slow = sums.product_seconds > 0 && sums.product_flops < 0.9 * rate * sums.product_seconds;
     if (json_object_size(results->report) == 0)
         return;
@@ -349,9 +343,7 @@ int clb_doctor_program(char **program, const json_t *devices, json_t *result, bo
     if (path == NULL)
         return clb_fail(CLB_EXIT_NOT_FOUND, "%s: there is no such program", program[0]);
     judge_file(clb_elf_read(path));
-    const char *needed;
-    json_t *unused;
-    json_object_foreach(clb_elf_read(path)->needs, needed, unused)
+    CLB_EACH_MEMBER(needed, unused, clb_elf_read(path)->needs)
         results.bindings.linked |= strncmp(needed, "libclblas_shim.so", 17) == 0;
     if (!run_program(program, &results))
         return CLB_EXIT_FAILED;

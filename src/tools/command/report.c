@@ -67,9 +67,7 @@ static void extend(json_t *list, const json_t *more)
  * checked. */
 static void add(json_t *sum, const json_t *report)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)report, key, value) {
+    CLB_EACH_MEMBER(key, value, report) {
         json_t *old = json_object_get(sum, key);
         if (old == NULL || strcmp(key, "written") == 0)
             json_object_set_new(sum, key, json_deep_copy(value));
@@ -91,9 +89,7 @@ static void add(json_t *sum, const json_t *report)
 /* True when all members of an object are of this kind. */
 static bool all_are(const json_t *object, json_type type)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+    CLB_EACH_MEMBER(key, value, object) {
         if (json_typeof(value) != type || json_integer_value(value) < 0)
             return false;
     }
@@ -104,15 +100,14 @@ static bool is_routine(json_t *row)
 {
     json_int_t calls = 0, device = 0, next = 0, recovered = 0, declined = 0;
     double number[4];
-    json_t *kernels, *reasons, *value;
-    const char *key;
+    json_t *kernels, *reasons;
     if (json_unpack(row, "{s:I,s:I,s:I,s:I,s:F,s:F,s:F,s:F,s:o,s:o}", "calls", &calls, "device",
                     &device, "next", &next, "recovered", &recovered, "flops", &number[0],
                     "flops_device", &number[1], "seconds_device", &number[2], "seconds_next",
                     &number[3], "kernels", &kernels, "declined", &reasons) != 0 ||
         !all_are(kernels, JSON_INTEGER) || !all_are(reasons, JSON_INTEGER))
         return false;
-    json_object_foreach(reasons, key, value)
+    CLB_EACH_MEMBER(key, value, reasons)
         declined += json_integer_value(value);
     return device >= 0 && recovered >= 0 && calls == device + next + recovered && next == declined;
 }
@@ -121,8 +116,8 @@ static bool is_routine(json_t *row)
 static const char *find_damage(json_t *report)
 {
     static char text[256];
-    const char *version, *device, *key;
-    json_t *next, *routines, *row;
+    const char *version, *device;
+    json_t *next, *routines;
     json_error_t error;
     if (json_unpack_ex(report, &error, 0, "{s:s,s:s,s:o,s:o}", "version", &version, "device",
                        &device, "next", &next, "routines", &routines) != 0) {
@@ -131,7 +126,7 @@ static const char *find_damage(json_t *report)
     }
     if (!all_are(next, JSON_STRING) || !json_is_object(routines))
         return "\"next\" or \"routines\" is damaged";
-    json_object_foreach(routines, key, row) {
+    CLB_EACH_MEMBER(key, row, routines) {
         if (!is_routine(row)) {
             snprintf(text, sizeof text, "the counts of %.64s are missing or contradict each other",
                      key);
@@ -198,14 +193,12 @@ static int compare_rows(const void *a, const void *b)
 
 static void print_row(FILE *stream, const struct report_row *row)
 {
-    const char *reason;
-    json_t *count;
     fprintf(stream, "%-20s", row->name);
     static const char *const counts[] = {"calls", "device", "next", "recovered"};
     for (size_t i = 0; i < CLB_COUNT_OF(counts); i++)
         fprintf(stream, " %9.0f", clb_number_of(row->json, counts[i]));
     fprintf(stream, " %11.3f %11.3f ", row->seconds_device, row->seconds_next);
-    json_object_foreach(json_object_get(row->json, "declined"), reason, count) {
+    CLB_EACH_MEMBER(reason, count, json_object_get(row->json, "declined")) {
         fprintf(stream, " %s:%lld", reason, (long long)json_integer_value(count));
     }
     fputc('\n', stream);
@@ -307,11 +300,10 @@ static void print_rates_decided(FILE *stream, const json_t *sum)
 /* The routines of a sum, those with the most seconds first; the caller frees them. */
 static struct report_row *sort_rows(const json_t *sum, size_t *count)
 {
-    json_t *routines = json_object_get(sum, "routines"), *json;
+    json_t *routines = json_object_get(sum, "routines");
     struct report_row *rows = calloc(json_object_size(routines) + 1, sizeof *rows);
-    const char *name;
     *count = 0;
-    json_object_foreach(routines, name, json) {
+    CLB_EACH_MEMBER(name, json, routines) {
         if (rows != NULL)
             fill_row(&rows[(*count)++], name, json);
     }
@@ -322,9 +314,8 @@ static struct report_row *sort_rows(const json_t *sum, size_t *count)
 
 json_t *clb_report_total(const json_t *sum)
 {
-    json_t *row, *all = json_object();
-    const char *name;
-    json_object_foreach(json_object_get(sum, "routines"), name, row)
+    json_t *all = json_object();
+    CLB_EACH_MEMBER(name, row, json_object_get(sum, "routines"))
         add(all, row);
     return all;
 }
@@ -367,8 +358,6 @@ void clb_report_print(FILE *stream, const json_t *sum)
 static void write_plot(FILE *script, const json_t *sum, const char *file)
 {
     char title[256], settings[128];
-    const char *reason;
-    json_t *declined;
     size_t count;
     struct report_row *rows = sort_rows(sum, &count);
     const double longest = count > 0 ? rows[0].seconds_device + rows[0].seconds_next : 0;
@@ -379,7 +368,7 @@ static void write_plot(FILE *script, const json_t *sum, const char *file)
         fprintf(script, "%zu 0 %g %g \"%s\" \" %.0f of %.0f calls on the device", i,
                 row->seconds_device, row->seconds_device + row->seconds_next, row->name,
                 clb_number_of(row->json, "device"), clb_number_of(row->json, "calls"));
-        json_object_foreach(json_object_get(row->json, "declined"), reason, declined)
+        CLB_EACH_MEMBER(reason, declined, json_object_get(row->json, "declined"))
             fprintf(script, ", %s %.0f", reason, json_number_value(declined));
         fprintf(script, "\"\n");
     }

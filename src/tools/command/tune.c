@@ -1,16 +1,13 @@
 /* clblas-shim tune: measures calls on the device and in the next library, for `auto` to decide by.
  *
  * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes the calls
- * that this process asks for, rows of the same one, the sides in turns: a machine whose speed
- * changes, or that others use, is as slow for both. The side whose turn it is not is stopped, since
- * threads of BLAS libraries and of drivers spin for a while after a call. After a turn they sleep,
- * and the first calls take up to twice as long: a row is long, and its first calls don't count. The
- * medians of the rows go to the profile, in place of what the library in the children has written
- * at their end: the durations of their last calls. Where the device has been much faster at two
- * sizes of a routine, and its times are known (cost.def), larger ones are not measured: the table's
- * times, times the ratio to those that were, say enough of them, and the larger sizes take most of
- * the time. One child before them makes a single call on the device: the first start on a machine
- * takes several times as long as others, and those are what the profile's is for. */
+ * that this process asks for, rows of the same one, in turns: a machine whose speed changes is as
+ * slow for both. The side whose turn it is not is stopped, since threads of BLAS libraries and of
+ * drivers spin for a while after a call; after a turn they sleep, so a row's first calls don't
+ * count. The medians of the rows go to the profile, in place of what the library in the children
+ * has written at their end. Where the device has been much faster at two sizes of a routine, and
+ * its times are known (cost.def), larger ones are not measured: the table's times, times the ratio
+ * to those that were, say enough of them. */
 #include "measure.h"
 #include "trial.h"
 #include "shim/route/profile.h"

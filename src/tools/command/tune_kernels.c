@@ -4,7 +4,6 @@
  * cache, lets the library check the kernels, and measures a product in the device's memory. What is
  * found is kept in the cache, where the library looks first (clb_tuning_kept). */
 #include "measure.h"
-#include "tune_space.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* What the tuner tries: bounds as in the kernel files' checks and clb_gemm_family's fits(). */
-#include "tune_space.h"
+#include "measure.h"
 
 #include <ctype.h>
 #include <stdio.h>

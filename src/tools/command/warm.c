@@ -127,7 +127,7 @@ static const char *find_obstacle(const json_t *list, const unsigned steps[CLB_PR
     const json_t *cache = json_object_get(list, "cache");
     if (*json_string_value(json_object_get(cache, "folder")) == '\0')
         return "there is no cache that can be written";
-    if (!json_is_true(json_object_get(cache, "room")))
+    if (!clb_is_true(cache, "room"))
         return "the disk of the cache is full";
     return count_steps(steps, list, NULL, NULL) == 0 ? "the device has no double precision" : NULL;
 }
