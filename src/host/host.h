@@ -1,7 +1,6 @@
 /* host: what a call needs of the operating system: status, sizes, the configuration, log and trace,
- * locks, the thread's state, worker threads. The rest of the room is in process.h.
- *
- * This layer uses neither OpenCL nor a BLAS library. Every other layer may include this header. */
+ * locks, the thread's state. What happens outside of calls is in process.h, worker threads are in
+ * workers.h. The room uses neither OpenCL nor a BLAS library; every other one may include it. */
 #ifndef CLB_HOST_H
 #define CLB_HOST_H
 
@@ -193,7 +192,6 @@ static inline struct timespec clb_time_of(double now)
 
 extern _Atomic int clb_log_limit; /* of clb_log_level: lines above it are not written */
 
-/* True when messages of this level are written. */
 static inline bool clb_log_wanted(clb_log_level level)
 {
     return (int)level <= atomic_load_explicit(&clb_log_limit, memory_order_relaxed);

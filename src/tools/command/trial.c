@@ -191,20 +191,16 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
         memcpy(pristine.data, arenas[saved].data, bytes);
     calls = clb_min(clb_max(calls, 1), CLB_TRIAL_CALLS);
     const double end = clb_now() + limit;
-    for (size_t i = 0; i < uncounted; i++) {
-        clb_next_call(target, CLB_ABI_FORTRAN, call);
-        if (saved < MATRICES)
-            memcpy(arenas[saved].data, pristine.data, bytes);
-    }
     size_t done = 0;
-    do {
-        if (saved < MATRICES && done > 0)
+    for (size_t i = 0; done < calls && (i <= uncounted || clb_now() < end); i++) {
+        if (saved < MATRICES && i > 0)
             memcpy(arenas[saved].data, pristine.data, bytes);
         const double cpu_begin = clb_cpu_now(), begin = clb_now();
         clb_next_call(target, CLB_ABI_FORTRAN, call);
         seconds[done] = clb_now() - begin;
-        cpu[done++] = clb_cpu_now() - cpu_begin;
-    } while (done < calls && clb_now() < end);
+        cpu[done] = clb_cpu_now() - cpu_begin;
+        done += i >= uncounted;
+    }
     const double median = clb_median(seconds, done);
     return (struct clb_trial_time){median, seconds[0], clb_median(cpu, done), done};
 }
