@@ -69,10 +69,9 @@ keep_programs()
 }
 
 # few_threads WHAT: PoCL's threads for netlib's BLAS program or LAPACK's precision, VARIABLE=VALUE for env,
-# or nothing for all of them. To wake them takes half the time of small calls: but for D, `make check` has one.
+# or nothing for all of them. To wake them takes half the time of small calls: but for D there is one.
 few_threads()
 {
-    full && return
     case $1 in d | xblat3d) ;; *) echo POCL_MAX_PTHREAD_COUNT=1 ;; esac
 }
 

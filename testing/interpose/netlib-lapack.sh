@@ -62,23 +62,29 @@ mostly_on_device()
         'BEGIN { exit !(device > 0.75 * all && device < all) }' || { cat report.json; return 1; }
 }
 
-# over NAME FOLDERS FAMILY PRECISIONS...: the functions linear and mixed judge the report.
+# over reference|OpenBLAS FAMILY PRECISIONS...: the functions linear and mixed judge the report. False where there is
+# no such library.
 over()
 {
     name=$1
-    folders=$2
-    family=$3
-    shift 3
+    family=$2
+    shift 2
+    case $name in
+    reference) folders=${reference:+$reference:$programs} ;;
+    *) folders=$openblas ;;
+    esac
+    [ -n "$folders" ] || { skip "$name" "not installed"; return 1; }
     for precision; do
         label="$name, $family, xlintst$precision"
         check "$label: runs without the shim" run "$precision"
         mv output expected
         check "$label: the same output" with_shim "$precision" CLBLAS_SHIM_KERNEL="$family" \
-            CLBLAS_SHIM_PARAMS="gemm.tile=min,trsm.nb=8,getrf.nb=8,getrf.strip=4,potrf.nb=8"
+            CLBLAS_SHIM_PARAMS=gemm.tile=min,trsm.nb=8,getrf.nb=8,getrf.strip=4,potrf.nb=8,geqrf.nb=8
         check "$label: passed" passed
         case $precision in
         ds | zc) check "$label: offloaded" mixed "$precision" ;;
         *) check "$label: offloaded" linear "$precision" ;;
         esac
     done
+    return 0
 }

@@ -87,13 +87,14 @@ all_offloaded()
     done
 }
 
-# choose PROVIDER FOLDER: what the programs run over from here on.
+# choose reference|OpenBLAS: what the programs run over from here on. False where there is no such library.
 choose()
 {
     provider=$1
-    folder=$2
     variables=
-    [ "$provider" = reference ] || variables=$work/variables.so
+    folder=$reference
+    [ "$provider" = reference ] || { variables=$work/variables.so && folder=$openblas; }
+    [ -n "$folder" ] || { skip "$provider" "not installed" && false; }
 }
 # without_shim PROGRAM
 without_shim()
