@@ -2,8 +2,8 @@
 #include "residual.h"
 
 #include "bench.h"
+#include "number.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,45 +176,38 @@ void residual_fill(const struct residual_matrix *matrix, void *a)
 /* ---- products with vectors ------------------------------------------------------------------- */
 
 /* A row of some vectors. */
-struct queue_sets {
-    long double re[RESIDUAL_LANES], im[RESIDUAL_LANES];
+struct lanes {
+    number of[RESIDUAL_LANES];
 };
 
-static void load(int precision, const void *column, size_t i, long double *re, long double *im)
+static number load(int precision, const void *column, size_t i)
 {
-    size_t parts = (size_t)bench_parts(precision);
+    const bool pair = bench_parts(precision) > 1;
+    const size_t at = pair ? 2 * i : i;
     if (is_single(precision)) {
-        *re = ((const float *)column)[i * parts];
-        *im = parts > 1 ? ((const float *)column)[i * parts + 1] : 0;
-    } else {
-        *re = ((const double *)column)[i * parts];
-        *im = parts > 1 ? ((const double *)column)[i * parts + 1] : 0;
+        const float *x = (const float *)column + at;
+        return dense_number(x[0], pair ? x[1] : 0);
     }
-}
-
-/* y += e*w. */
-static inline void add(struct queue_sets *y, const struct queue_sets *w, long double re,
-                       long double im, bool complex)
-{
-    for (size_t v = 0; v < RESIDUAL_LANES; v++) {
-        y->re[v] += re * w->re[v];
-        if (complex) {
-            y->re[v] -= im * w->im[v];
-            y->im[v] += re * w->im[v] + im * w->re[v];
-        }
-    }
+    const double *x = (const double *)column + at;
+    return dense_number(x[0], pair ? x[1] : 0);
 }
 
 /* y[i] += column[i] * w for rows [begin, end). */
-static void add_column(int precision, const void *column, size_t begin, size_t end,
-                       struct queue_sets *y, const struct queue_sets *w)
+static void add_column(int precision, const void *column, size_t begin, size_t end, struct lanes *y,
+                       const struct lanes *w)
 {
-    bool complex = bench_parts(precision) > 1;
+    const bool pair = bench_parts(precision) > 1;
     for (size_t i = begin; i < end; i++) {
-        long double re, im;
-        load(precision, column, i, &re, &im);
-        add(&y[i], w, re, im, complex);
+        const number e = load(precision, column, i);
+        for (size_t v = 0; v < RESIDUAL_LANES; v++)
+            y[i].of[v] += pair ? dense_times(e, w->of[v]) : creall(e) * creall(w->of[v]);
     }
+}
+
+static void add(struct lanes *y, const struct lanes *w)
+{
+    for (size_t v = 0; v < RESIDUAL_LANES; v++)
+        y->of[v] += w->of[v];
 }
 
 enum part { WHOLE, UPPER, LOWER_UNIT };
@@ -225,8 +218,8 @@ struct product {
     const struct residual_matrix *matrix;
     const char *elements;
     enum part part;
-    const struct queue_sets *w;
-    struct queue_sets *y;
+    const struct lanes *w;
+    struct lanes *y;
     size_t first;
     long double squares;
 };
@@ -234,11 +227,8 @@ struct product {
 static long double squares_of(const struct residual_matrix *matrix, const void *column)
 {
     long double sum = 0;
-    for (size_t i = 0; i < matrix->n; i++) {
-        long double re, im;
-        load(matrix->precision, column, i, &re, &im);
-        sum += re * re + im * im;
-    }
+    for (size_t i = 0; i < matrix->n; i++)
+        sum += dense_square(load(matrix->precision, column, i));
     return sum;
 }
 
@@ -257,7 +247,7 @@ static void *multiply_columns(void *task)
         add_column(matrix->precision, column, product->part == LOWER_UNIT ? j + 1 : 0,
                    product->part == UPPER ? j + 1 : n, product->y, &product->w[j]);
         if (product->part == LOWER_UNIT)
-            add(&product->y[j], &product->w[j], 1, 0, true);
+            add(&product->y[j], &product->w[j]);
     }
     free(made);
     return NULL;
@@ -265,11 +255,11 @@ static void *multiply_columns(void *task)
 
 /* y = M*w; the result is the norm of a matrix without elements. */
 static long double multiply(const struct residual_matrix *matrix, const char *elements,
-                            enum part part, const struct queue_sets *w, struct queue_sets *y)
+                            enum part part, const struct lanes *w, struct lanes *y)
 {
     struct product tasks[RESIDUAL_MOST_THREADS];
     const size_t n = matrix->n;
-    struct queue_sets *sums = allocate((size_t)residual_threads * n * sizeof *sums);
+    struct lanes *sums = allocate((size_t)residual_threads * n * sizeof *sums);
     long double squares = 0;
     for (int t = 0; t < residual_threads; t++)
         tasks[t] = (struct product){matrix, elements, part, w, sums + (size_t)t * n, (size_t)t, 0};
@@ -278,21 +268,19 @@ static long double multiply(const struct residual_matrix *matrix, const char *el
     for (int t = 0; t < residual_threads; t++) {
         squares += tasks[t].squares;
         for (size_t i = 0; i < n; i++)
-            add(&y[i], &tasks[t].y[i], 1, 0, true);
+            add(&y[i], &tasks[t].y[i]);
     }
     free(sums);
     return sqrtl(squares);
 }
 
 /* The norm of x - y. */
-static long double distance(const struct queue_sets *x, const struct queue_sets *y, size_t n)
+static long double distance(const struct lanes *x, const struct lanes *y, size_t n)
 {
     long double sum = 0;
     for (size_t i = 0; i < n; i++) {
-        for (size_t v = 0; v < RESIDUAL_LANES; v++) {
-            long double re = x[i].re[v] - y[i].re[v], im = x[i].im[v] - y[i].im[v];
-            sum += re * re + im * im;
-        }
+        for (size_t v = 0; v < RESIDUAL_LANES; v++)
+            sum += dense_square(x[i].of[v] - y[i].of[v]);
     }
     return sqrtl(sum);
 }
@@ -309,18 +297,18 @@ double residual_of_factors(const struct residual_matrix *matrix, const void *fac
                            const int64_t *ipiv, uint64_t seed)
 {
     size_t n = matrix->n;
-    struct queue_sets *memory = allocate(4 * n * sizeof *memory);
-    struct queue_sets *w = memory, *x = w + n, *y = x + n, *between = y + n;
+    struct lanes *memory = allocate(4 * n * sizeof *memory);
+    struct lanes *w = memory, *x = w + n, *y = x + n, *between = y + n;
     for (size_t i = 0; i < n; i++) {
         for (size_t v = 0; v < RESIDUAL_LANES; v++)
-            w[i].re[v] = bench_random(&seed) < 0 ? -1 : 1;
+            w[i].of[v] = bench_random(&seed) < 0 ? -1 : 1;
     }
     long double norm = multiply(matrix, NULL, WHOLE, w, x);
     for (size_t i = 0; i < n; i++) {
         size_t other = (size_t)ipiv[i] - 1;
         if (other >= n)
             bench_fail("ipiv[%zu] = %lld", i, (long long)ipiv[i]);
-        struct queue_sets held = x[i];
+        struct lanes held = x[i];
         x[i] = x[other];
         x[other] = held;
     }
@@ -331,22 +319,21 @@ double residual_of_factors(const struct residual_matrix *matrix, const void *fac
     return in_units(matrix, residual, norm);
 }
 
-static void load_lanes(const struct residual_matrix *matrix, const void *from,
-                       struct queue_sets *to)
+static void load_lanes(const struct residual_matrix *matrix, const void *from, struct lanes *to)
 {
     for (size_t v = 0; v < RESIDUAL_LANES; v++) {
         const char *column = (const char *)from + v * column_bytes(matrix);
         for (size_t i = 0; i < matrix->n; i++)
-            load(matrix->precision, column, i, &to[i].re[v], &to[i].im[v]);
+            to[i].of[v] = load(matrix->precision, column, i);
     }
 }
 
 double residual_of_solution(const struct residual_matrix *matrix, const void *x, const void *b)
 {
     size_t n = matrix->n;
-    struct queue_sets *memory = allocate(4 * n * sizeof *memory);
-    struct queue_sets *solution = memory, *given = solution + n, *product = given + n,
-                      *nothing = product + n;
+    struct lanes *memory = allocate(4 * n * sizeof *memory);
+    struct lanes *solution = memory, *given = solution + n, *product = given + n,
+                 *nothing = product + n;
     load_lanes(matrix, x, solution);
     load_lanes(matrix, b, given);
     long double norm =

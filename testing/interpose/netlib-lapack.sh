@@ -6,6 +6,8 @@
 programs=$(dirname "$(ls /usr/lib/*-linux-gnu*/lapack/xlintstd 2>/dev/null | head -1)")
 [ -x "$programs/xlintstd" ] || skip_all "LAPACK's programs are missing (Debian: liblapack-test)"
 keep_programs
+. "$srcdir/testing/blocks.sh"
+small=$(small_blocks "$srcdir")
 
 # The sizes are as they are; one block size of the reference's is enough, and two numbers of columns.
 prepare()
@@ -79,7 +81,7 @@ over()
         check "$label: runs without the shim" run "$precision"
         mv output expected
         check "$label: the same output" with_shim "$precision" CLBLAS_SHIM_KERNEL="$family" \
-            CLBLAS_SHIM_PARAMS=gemm.tile=min,trsm.nb=8,getrf.nb=8,getrf.strip=4,potrf.nb=8,geqrf.nb=8
+            CLBLAS_SHIM_PARAMS="$small"
         check "$label: passed" passed
         case $precision in
         ds | zc) check "$label: offloaded" mixed "$precision" ;;
