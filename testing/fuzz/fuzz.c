@@ -37,6 +37,15 @@
 
 extern char **environ;
 
+/* What the arguments say. */
+static struct settings settings = {.count = 10000,
+                                   .threads = 1,
+                                   .largest = 200,
+                                   .often = 1000,
+                                   .hang = 120,
+                                   .seconds = 1000000000};
+static const char *one_case;
+
 /* ---- processes ------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t current_worker, stopped;
@@ -67,7 +76,7 @@ static int wait_for(pid_t child, const struct shared *shared, long hang)
 }
 
 /* What happened to a worker, as a failure; true when it failed. */
-static bool has_failed(const struct settings *settings, struct shared *shared, int status)
+static bool has_failed(struct shared *shared, int status)
 {
     if (status == -SIGTERM && stopped) /* before it could mind */
         return false;
@@ -78,12 +87,12 @@ static bool has_failed(const struct settings *settings, struct shared *shared, i
     else
         snprintf(shared->message, MESSAGE,
                  status == -SIGKILL ? "no call ended for %ld s" : "signal %ld",
-                 status == -SIGKILL ? settings->hang : -(long)status);
+                 status == -SIGKILL ? settings.hang : -(long)status);
     return true;
 }
 
 /* Runs cases, or the one case, in a process of their own. */
-static int run(const struct settings *settings, const struct fuzz_case *c, struct shared *shared)
+static int run(const struct fuzz_case *c, struct shared *shared)
 {
     *shared = (struct shared){.calls = 0};
     fflush(NULL);
@@ -91,36 +100,34 @@ static int run(const struct settings *settings, const struct fuzz_case *c, struc
     if (child == 0) {
         signal(SIGTERM, SIG_DFL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        int status = c != NULL ? work_once(settings, c, shared) : work(settings, shared);
+        int status = c != NULL ? work_once(&settings, c, shared) : work(&settings, shared);
         fflush(NULL);
         _exit(status);
     }
     if (child < 0)
         return 2;
     current_worker = child;
-    int status = wait_for(child, shared, settings->hang);
+    int status = wait_for(child, shared, settings.hang);
     current_worker = 0;
     return status;
 }
 
 /* ---- simpler cases --------------------------------------------------------------------------- */
 
-static bool still_fails(const struct settings *settings, const struct fuzz_case *c,
-                        struct shared *shared)
+static bool still_fails(const struct fuzz_case *c, struct shared *shared)
 {
-    const int status = run(settings, c, shared);
-    return status != 2 && !stopped && has_failed(settings, shared, status);
+    const int status = run(c, shared);
+    return status != 2 && !stopped && has_failed(shared, status);
 }
 
 /* Takes the first simpler case that fails too, until none does or time is up. */
-static void simplify(const struct settings *settings, struct fuzz_case *c, char message[MESSAGE],
-                     struct shared *shared)
+static void simplify(struct fuzz_case *c, char message[MESSAGE], struct shared *shared)
 {
     const time_t end = time(NULL) + 120;
     struct fuzz_case simpler;
     for (size_t candidate = 0; !stopped && time(NULL) < end && simpler_case(c, candidate, &simpler);
          candidate++) {
-        if (memcmp(&simpler, c, sizeof *c) == 0 || !still_fails(settings, &simpler, shared))
+        if (memcmp(&simpler, c, sizeof *c) == 0 || !still_fails(&simpler, shared))
             continue;
         *c = simpler;
         memcpy(message, shared->message, MESSAGE);
@@ -150,8 +157,7 @@ static size_t suspects_of(const struct shared *shared, struct fuzz_case list[MOS
     return count;
 }
 
-static void report_failure(const struct settings *settings, const char *program,
-                           struct shared *shared)
+static void report_failure(const char *program, struct shared *shared)
 {
     char text[600], message[MESSAGE];
     struct fuzz_case suspects[MOST_THREADS];
@@ -166,23 +172,23 @@ static void report_failure(const struct settings *settings, const char *program,
     print_environment();
     for (size_t i = 0; i < count; i++) {
         struct fuzz_case c = suspects[i];
-        if (!still_fails(settings, &c, shared))
+        if (!still_fails(&c, shared))
             continue;
         memcpy(message, shared->message, sizeof message);
-        simplify(settings, &c, message, shared);
+        simplify(&c, message, shared);
         print_case(&c, text, sizeof text);
-        printf("%s --library %s%s --run '%s'\n", program, settings->library,
-               settings->flush ? " --flush" : "", text);
+        printf("%s --library %s%s --run '%s'\n", program, settings.library,
+               settings.flush ? " --flush" : "", text);
         printf("there:  %s\n", message);
         return;
     }
     /* Only behind others, or beside them. */
-    printf("%s --library %s --seed %llu --count %ld --threads %ld --largest %ld --often %ld "
+    printf("%s --library %s --seed %ld --count %ld --threads %ld --largest %ld --often %ld "
            "--wide=%ld%s%s%s\n",
-           program, settings->library, (unsigned long long)settings->seed, at, settings->threads,
-           settings->largest, settings->often, settings->wide, settings->flush ? " --flush" : "",
-           settings->routines != NULL ? " --routines " : "",
-           settings->routines != NULL ? settings->routines : "");
+           program, settings.library, settings.seed, at, settings.threads, settings.largest,
+           settings.often, settings.wide, settings.flush ? " --flush" : "",
+           settings.routines != NULL ? " --routines " : "",
+           settings.routines != NULL ? settings.routines : "");
 }
 
 /* ---- libraries ------------------------------------------------------------------------------- */
@@ -258,130 +264,83 @@ static char *add_names(const char *program, const char *next, const char *refere
 
 /* ---- main ------------------------------------------------------------------------------------ */
 
-static const struct option options[] = {
-    {"seed", required_argument, NULL, 's'},
-    {"count", required_argument, NULL, 'c'},
-    {"seconds", required_argument, NULL, 't'},
-    {"routines", required_argument, NULL, 'r'},
-    {"threads", required_argument, NULL, 'j'},
-    {"largest", required_argument, NULL, 'l'},
-    {"hang", required_argument, NULL, 'H'},
-    {"wide", optional_argument, NULL, 'w'},
-    {"flush", no_argument, NULL, 'F'},
-    {"first", required_argument, NULL, 'f'},
-    {"library", required_argument, NULL, 'L'},
-    {"next", required_argument, NULL, 'n'},
-    {"reference", required_argument, NULL, 'R'},
-    {"run", required_argument, NULL, 'x'},
-    {"forms", required_argument, NULL, 'o'},
-    {"report", required_argument, NULL, 'p'},
-    {"quiet", no_argument, NULL, 'q'},
-    {"often", required_argument, NULL, 'O'},
-    {NULL, 0, NULL, 0},
+enum { WIDE = 3000 };
+static const struct {
+    const char *name;
+    enum { TEXT, NUMBER, NUMBER_OR_WIDE, FLAG } kind;
+    void *value; /* const char *, long or bool */
+} options[] = {
+    {"seed", NUMBER, &settings.seed},
+    {"count", NUMBER, &settings.count},
+    {"seconds", NUMBER, &settings.seconds},
+    {"routines", TEXT, &settings.routines},
+    {"threads", NUMBER, &settings.threads},
+    {"largest", NUMBER, &settings.largest},
+    {"often", NUMBER, &settings.often},
+    {"wide", NUMBER_OR_WIDE, &settings.wide},
+    {"flush", FLAG, &settings.flush},
+    {"hang", NUMBER, &settings.hang},
+    {"first", NUMBER, &settings.first},
+    {"library", TEXT, &settings.library},
+    {"next", TEXT, &settings.next},
+    {"run", TEXT, &one_case},
+    {"reference", TEXT, &settings.witnesses[0]},
+    {"forms", TEXT, &settings.forms},
+    {"report", TEXT, &settings.report},
+    {"quiet", FLAG, &settings.quiet},
 };
+enum { OPTIONS = sizeof options / sizeof *options };
 
-static bool read_options(int count, char **arguments, struct settings *s, const char **one_case)
+static bool read_options(int count, char **arguments)
 {
-    for (int option; (option = getopt_long(count, arguments, "", options, NULL)) != -1;) {
-        switch (option) {
-        case 's':
-            s->seed = strtoull(optarg, NULL, 10);
-            break;
-        case 'c':
-            s->count = strtol(optarg, NULL, 10);
-            break;
-        case 't':
-            s->seconds = strtod(optarg, NULL);
-            break;
-        case 'r':
-            s->routines = optarg;
-            break;
-        case 'j':
-            s->threads = strtol(optarg, NULL, 10);
-            break;
-        case 'l':
-            s->largest = strtol(optarg, NULL, 10);
-            break;
-        case 'O':
-            s->often = strtol(optarg, NULL, 10);
-            break;
-        case 'H':
-            s->hang = strtol(optarg, NULL, 10);
-            break;
-        case 'w':
-            s->wide = optarg != NULL ? strtol(optarg, NULL, 10) : 3000;
-            break;
-        case 'F':
-            s->flush = true;
-            break;
-        case 'f':
-            s->first = strtol(optarg, NULL, 10);
-            break;
-        case 'L':
-            s->library = optarg;
-            break;
-        case 'n':
-            s->next = optarg;
-            break;
-        case 'R':
-            s->witnesses[0] = optarg;
-            break;
-        case 'o':
-            s->forms = optarg;
-            break;
-        case 'p':
-            s->report = optarg;
-            break;
-        case 'x':
-            *one_case = optarg;
-            break;
-        case 'q':
-            s->quiet = true;
-            break;
-        default:
+    static const int has[] = {required_argument, required_argument, optional_argument, no_argument};
+    struct option list[OPTIONS + 1] = {{NULL, 0, NULL, 0}};
+    for (int i = 0; i < OPTIONS; i++)
+        list[i] = (struct option){options[i].name, has[options[i].kind], NULL, i};
+    for (int i; (i = getopt_long(count, arguments, "", list, NULL)) != -1;) {
+        if (i >= OPTIONS) /* '?' */
             return false;
-        }
+        if (options[i].kind == FLAG)
+            *(bool *)options[i].value = true;
+        else if (options[i].kind == TEXT)
+            *(const char **)options[i].value = optarg;
+        else
+            *(long *)options[i].value = optarg != NULL ? strtol(optarg, NULL, 10) : WIDE;
     }
-    return optind == count && s->threads > 0 && s->threads <= MOST_THREADS && s->largest > 0 &&
-           s->often > 0;
+    return optind == count && settings.threads > 0 && settings.threads <= MOST_THREADS &&
+           settings.largest > 0 && settings.often > 0;
 }
 
 int main(int count, char **arguments)
 {
-    const char *text = NULL;
     struct fuzz_case c;
     char *shim = find_built(arguments[0], ".libs/libclblas_shim.so.0");
     char *reference = find_files(reference_files), *next;
     char *openblas = find_file("/usr/lib/*-linux-gnu*/libopenblas.so.0");
-    struct settings settings = {.library = shim,
-                                .next = reference != NULL ? reference : openblas,
-                                .witnesses = {reference, openblas},
-                                .seed = (uint64_t)time(NULL),
-                                .count = 10000,
-                                .threads = 1,
-                                .largest = 200,
-                                .often = 1000,
-                                .hang = 120,
-                                .seconds = 1e9};
+    settings.library = shim;
+    settings.next = reference != NULL ? reference : openblas;
+    settings.witnesses[0] = reference;
+    settings.witnesses[1] = openblas;
+    settings.seed = (long)time(NULL);
     struct shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (!read_options(count, arguments, &settings, &text) || shared == MAP_FAILED ||
-        (text != NULL && !read_case(&c, text))) {
+    if (!read_options(count, arguments) || shared == MAP_FAILED ||
+        (one_case != NULL && !read_case(&c, one_case))) {
         fprintf(stderr, "usage: see the beginning of testing/fuzz/fuzz.c\n");
         return 2;
     }
     settings.next = next = add_names(arguments[0], settings.next, settings.witnesses[0]);
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGTERM, stop);
-    if (text == NULL && !settings.quiet)
-        printf("# seed %llu\n", (unsigned long long)settings.seed);
-    int status = run(&settings, text != NULL ? &c : NULL, shared);
-    if (status != 2 && has_failed(&settings, shared, status)) {
+    if (one_case == NULL && !settings.quiet)
+        printf("# seed %ld\n", settings.seed);
+    int status = run(one_case != NULL ? &c : NULL, shared);
+    if (status != 2 && has_failed(shared, status)) {
         status = 1;
-        if (text != NULL)
+        if (one_case != NULL)
             printf("FAILED: %s\n", shared->message);
         else
-            report_failure(&settings, arguments[0], shared);
+            report_failure(arguments[0], shared);
     }
     free(shim);
     free(next);

@@ -37,45 +37,20 @@ void put_scalar(const struct precision *p, long kind, bool is_real, uint64_t *st
 {
     const real random = (real)random_uniform(state), other = (real)random_uniform(state);
     const int large = exponents(p) / 2;
-    real re = 0, im = 0;
-    switch (kind) {
-    case 0:
-        re = 1;
-        break;
-    case 1:
-        re = 0;
-        break;
-    case 2:
-        re = -1;
-        break;
-    case 3:
-        re = random, im = other;
-        break;
-    case 4:
-        re = random;
-        break;
-    case 5:
-        im = random;
-        break;
-    case 6:
-        re = ldexpl(random, large);
-        break;
-    case 7:
-        re = ldexpl(random, -large);
-        break;
-    case 8:
-        re = ldexpl(random, -2 * large - 10);
-        break;
-    case 9:
-        re = NAN;
-        break;
-    default:
-        re = random < 0 ? -INFINITY : INFINITY;
-        break;
-    }
-    put_real(p, at, re);
+    const number values[SCALARS] = {1,
+                                    0,
+                                    -1,
+                                    dense_number(random, other),
+                                    random,
+                                    dense_number(0, random),
+                                    ldexpl(random, large),
+                                    ldexpl(random, -large),
+                                    ldexpl(random, -2 * large - 10),
+                                    NAN,
+                                    random < 0 ? -INFINITY : INFINITY};
+    put_real(p, at, creall(values[kind]));
     if (p->complex)
-        put_real(p, at + p->real_size, is_real ? 0 : im);
+        put_real(p, at + p->real_size, is_real ? 0 : cimagl(values[kind]));
 }
 
 /* ---- an entry -------------------------------------------------------------------------------- */

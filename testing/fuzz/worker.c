@@ -173,11 +173,11 @@ static void *run_many(void *argument)
     const struct limits limits = {crew->allowed, settings->largest, settings->often,
                                   settings->wide};
     while (!atomic_load(&crew->shared->has_failed) && !stopped &&
-           elapsed(crew) < settings->seconds) {
+           elapsed(crew) < (double)settings->seconds) {
         const long index = atomic_fetch_add(&crew->next, 1);
         if (index - settings->first >= settings->count)
             break;
-        uint64_t seed = settings->seed + (uint64_t)index * UINT64_C(0x2545f4914f6cdd1d);
+        uint64_t seed = (uint64_t)settings->seed + (uint64_t)index * UINT64_C(0x2545f4914f6cdd1d);
         const struct fuzz_case c = draw_case(random_bits(&seed), &limits);
         run_one(crew, member->slot, &c, index);
     }

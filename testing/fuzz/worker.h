@@ -14,10 +14,9 @@ struct settings {
     const char *routines; /* names with commas; NULL: all */
     const char *forms;    /* f Fortran, c C, w LAPACKE with a workspace; NULL: all */
     const char *report;   /* the file that gets the library's own */
-    uint64_t seed;
-    long first, count, threads, largest, often;
+    long seed, first, count, threads, largest, often;
     long hang; /* seconds without a call's end */
-    double seconds;
+    long seconds;
     bool quiet, flush;
     long wide;
 };
