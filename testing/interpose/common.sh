@@ -195,6 +195,16 @@ on_device()
     }
 }
 
+# logged PATTERN, not_logged PATTERN: a line of CLBLAS_SHIM_LOG_FILE=$work/log.
+logged()
+{
+    grep -q "$1" log || { cat log; return 1; }
+}
+not_logged()
+{
+    ! grep -q "$1" log || { cat log; return 1; }
+}
+
 # ---- the device -----------------------------------------------------------------------------------------
 
 # require_device: skips the test where there is no OpenCL device. Compiles the kernels on the way.
