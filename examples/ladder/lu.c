@@ -226,11 +226,12 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
     size_t n = lu->ladder->n, offset = k * n * element_size(lu), next = k + PANEL;
     clb_event sent = NULL, ready = NULL, fetched = NULL;
     factor_panel(lu, k);
-    clb_status status = clb_queue_write(set->upload, lu->pivots->mem, k * sizeof(cl_uint),
-                                        PANEL * sizeof(cl_uint), lu->pivot + k, 0, NULL, NULL);
+    clb_status status = clb_queue_write(set->upload, lu->pivots->mem,
+                                        CLB_LINE(k * sizeof(cl_uint), PANEL * sizeof(cl_uint)),
+                                        lu->pivot + k, 0, NULL, NULL);
     if (status == CLB_OK)
-        status = clb_queue_write(set->upload, lu->a->mem, offset, panel_bytes(lu), lu->panel->host,
-                                 0, NULL, &sent);
+        status = clb_queue_write(set->upload, lu->a->mem, CLB_LINE(offset, panel_bytes(lu)),
+                                 lu->panel->host, 0, NULL, &sent);
     if (status == CLB_OK)
         status = clb_queue_flush(set->upload);
     const struct step swap = swap_step(lu, k), solve = solve_step(lu, k),
@@ -247,7 +248,8 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
     if (status == CLB_OK)
         status = clb_queue_flush(set->queue);
     if (status == CLB_OK && next < n)
-        status = clb_queue_read(set->upload, lu->a->mem, offset + panel_bytes(lu), panel_bytes(lu),
+        status = clb_queue_read(set->upload, lu->a->mem,
+                                CLB_LINE(offset + panel_bytes(lu), panel_bytes(lu)),
                                 lu->panel->host, 1, &ready, &fetched);
     if (status == CLB_OK && next < n)
         status = clb_event_wait(fetched);

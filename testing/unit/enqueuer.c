@@ -145,9 +145,9 @@ static void overtake(void *unused)
     if (status == CLB_OK)
         status = clb_queue_barrier(set->queue, 0, NULL, &last);
     if (status == CLB_OK)
-        status = clb_queue_write(set->upload, buffer->mem, 0, 32, bytes, 0, NULL, NULL);
+        status = clb_queue_write(set->upload, buffer->mem, CLB_LINE(0, 32), bytes, 0, NULL, NULL);
     if (status == CLB_OK)
-        status = clb_queue_write(set->upload, buffer->mem, 32, 32, bytes, 1, &last, NULL);
+        status = clb_queue_write(set->upload, buffer->mem, CLB_LINE(32, 32), bytes, 1, &last, NULL);
     held = false;
     expect(status == CLB_OK, "a command could not be left");
     expect(clb_event_wait(last) == CLB_OK, "no end of a command");

@@ -578,7 +578,7 @@ static clb_status read_flag(struct discrete_run *run, size_t s)
     if (!run->variant->split)
         return CLB_OK;
     clb_status status =
-        clb_queue_read(run->queue_set[0]->queue, mem_of(run, FLAG, 0), 0, sizeof(cl_uint),
+        clb_queue_read(run->queue_set[0]->queue, mem_of(run, FLAG, 0), CLB_LINE(0, sizeof(cl_uint)),
                        (cl_uint *)run->need[WORDS].buffer[0]->host + s, 0, NULL, &step->checked);
     if (status == CLB_OK)
         status = clb_queue_flush(run->queue_set[0]->queue);
@@ -614,8 +614,8 @@ static clb_status lower_flag(struct discrete_run *run)
     static const cl_uint clean = 0;
     if (!run->variant->split)
         return CLB_OK;
-    return clb_queue_write(run->queue_set[0]->queue, mem_of(run, FLAG, 0), 0, sizeof clean, &clean,
-                           0, NULL, NULL);
+    return clb_queue_write(run->queue_set[0]->queue, mem_of(run, FLAG, 0),
+                           CLB_LINE(0, sizeof clean), &clean, 0, NULL, NULL);
 }
 
 static clb_status begin_run(struct discrete_run *run)

@@ -56,19 +56,12 @@ extern void (*clb_cl_loaded_hook)(struct clb_cl *table);
 const char *clb_cl_error_name(cl_int status);
 
 /* What an error of a function means: it is logged ("what: CL_...") and mapped; memory errors are
- * CLB_ERR_NOMEM. For the launch of a kernel also CLB_ERR_LAUNCH: the device has too little local
- * memory, too few work-items or too few registers for it. */
+ * CLB_ERR_NOMEM. */
 CLB_COLD clb_status clb_cl_failed(cl_int status, const char *what) CLB_MUST_CHECK;
-CLB_COLD clb_status clb_cl_launch_failed(cl_int status, const char *name) CLB_MUST_CHECK;
 
-/* CLB_OK for CL_SUCCESS, otherwise clb_cl_failed or, for a launch, clb_cl_launch_failed. */
 CLB_MUST_CHECK static inline clb_status clb_cl_check(cl_int status, const char *what)
 {
     return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_failed(status, what);
-}
-CLB_MUST_CHECK static inline clb_status clb_cl_check_launch(cl_int status, const char *name)
-{
-    return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_launch_failed(status, name);
 }
 
 #endif

@@ -132,14 +132,6 @@ void clb_driver_enter(int loads)
 
 /* ---- its callers ----------------------------------------------------------------------------- */
 
-/* Nothing that the program can see tells why its call takes seconds, so a terminal says it. */
-static void driver_tell(void)
-{
-    static atomic_bool told;
-    if (isatty(STDERR_FILENO) && !atomic_exchange(&told, true))
-        clb_complain("compiling kernels for the OpenCL device (once)...");
-}
-
 /* With the lock held: whether the caller has waited long enough for the running task. */
 static bool may_leave(double begin, double now)
 {
@@ -153,6 +145,7 @@ static bool may_leave(double begin, double now)
  * else takes seconds is a helper or a compiler. */
 static bool await_running(bool may_always_leave)
 {
+    static atomic_bool told;
     const double begin = clb_now();
     const struct driver_task *awaited = running;
     while (running == awaited && awaited != NULL) {
@@ -164,8 +157,9 @@ static bool await_running(bool may_always_leave)
         pthread_cond_clockwait(&changed, &lock.mutex, CLOCK_MONOTONIC, &until);
         clb_unlock(&lock);
         clb_signals_look();
-        if (tells)
-            driver_tell();
+        /* Nothing that the program can see tells why its call takes seconds, a terminal says it. */
+        if (tells && isatty(STDERR_FILENO) && !atomic_exchange(&told, true))
+            clb_complain("compiling kernels for the OpenCL device (once)...");
         take();
     }
     return true;

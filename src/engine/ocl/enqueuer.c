@@ -161,8 +161,8 @@ static bool copy_launch(struct posted *posted, const struct clb_command *command
 
 clb_status clb_enqueuer_post(const struct clb_command *command, clb_event event)
 {
-    const size_t bytes =
-        command->verb == CLB_WRITE_COPY ? command->size : command->waits * sizeof(clb_event);
+    const size_t bytes = command->verb == CLB_WRITE_COPY ? command->box->size[0]
+                                                         : command->waits * sizeof(clb_event);
     struct posted *posted = malloc(sizeof *posted + bytes);
     if (posted == NULL)
         return CLB_ERR_NOMEM;

@@ -20,9 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds for which a mark and the verdict of a step that has failed are believed. */
-#define MARK_LASTS 604800
-/* A step that has failed without harm may have wanted what another process had: memory, a disk. */
+/* Seconds for which the verdict of a step is believed that has failed without harm: it may have
+ * wanted what another process had, memory or a disk. */
 #define VERDICT_LASTS 3600
 
 /* The helper bounds what its children do, and writes to the cache's lock as long as it works. So a
@@ -35,13 +34,13 @@ static const char helper_name[] = "clblas-shim-probe";
 
 static clb_helper_role role;
 static bool role_known;
-static struct clb_helper_shared *shared; /* of a helper's child with the helper */
-static char path[PATH_MAX];              /* the helper's */
+struct clb_helper_shared *clb_helper_shared;
+static char path[PATH_MAX]; /* the helper's */
 
 void clb_helper_become(clb_helper_role as, struct clb_helper_shared *with)
 {
     role = as;
-    shared = with;
+    clb_helper_shared = with;
     role_known = true;
 }
 
@@ -118,33 +117,6 @@ clb_helper_role clb_helper_get_role(void)
     return role;
 }
 
-/* ---- marks ----------------------------------------------------------------------------------- */
-
-void clb_mark_set(const char *what, const char *reason)
-{
-    clb_record_note((struct clb_key){CLB_RECORD_MARK, what, NULL}, CLB_FAILED, reason);
-}
-
-bool clb_mark_find(const char *what, struct clb_record *record)
-{
-    if (clb_record_load((struct clb_key){CLB_RECORD_MARK, what, NULL}, record) &&
-        !clb_record_is_older(record, MARK_LASTS))
-        return true;
-    clb_record_free(record);
-    return false;
-}
-
-void clb_helper_note(const char *what)
-{
-    if (shared != NULL)
-        snprintf(shared->current, sizeof shared->current, "%s", what);
-}
-
-bool clb_helper_should_stop(void)
-{
-    return shared != NULL && shared->stop;
-}
-
 bool clb_helper_lock_path(char *text, size_t size)
 {
     const char *folder = clb_cache_directory();
@@ -156,21 +128,6 @@ bool clb_helper_lock_path(char *text, size_t size)
 
 /* The step whose programs are wanted, "gemm:d"; set by clb_step_need. */
 static char current_step[64];
-
-static void log_outcome(const char *step, const struct clb_spawn_result *result)
-{
-    const bool good = result->error == 0 && !result->gave_up && result->exit_status == 0;
-    char status[32];
-    snprintf(status, sizeof status, "ended with status %d", result->exit_status);
-    clb_log(good ? CLB_LOG_INFO : CLB_LOG_WARN,
-            "helper for %s: %s%s, %.1f s, %.1f s of CPU time, at most %ld MiB", step,
-            result->error != 0 ? "can't be started: " : "",
-            good                 ? "done"
-            : result->error != 0 ? clb_file_error(result->error)
-            : result->gave_up    ? "did not get on"
-                                 : status,
-            result->seconds, result->cpu_seconds, result->peak_kib >> 10);
-}
 
 /* Have the helper do a step; false when it could not be asked. */
 static bool request(const char *step)
@@ -186,22 +143,27 @@ static bool request(const char *step)
     if (clb_helper_lock_path(lock, sizeof lock))
         status = clb_spawn(path, arguments, lock, LONGEST_SILENCE, &result);
     clb_driver_enter(left);
-    log_outcome(step, &result);
+    const bool good = status == CLB_OK && result.exit_status == 0;
+    char ended[32];
+    snprintf(ended, sizeof ended, "ended with status %d", result.exit_status);
+    clb_log(good ? CLB_LOG_INFO : CLB_LOG_WARN,
+            "helper for %s: %s%s, %.1f s, %.1f s of CPU time, at most %ld MiB", step,
+            result.error != 0 ? "can't be started: " : "",
+            good                ? "done"
+            : result.error != 0 ? clb_file_error(result.error)
+            : result.gave_up    ? "did not get on"
+                                : ended,
+            result.seconds, result.cpu_seconds, result.peak_kib >> 10);
     if (status == CLB_OK && result.exit_status == CLB_HELPER_EXIT_NO_LOCK && insists()) {
         clb_log(CLB_LOG_INFO, "the cache can't be locked: kernels are built in this process");
         role = CLB_HELPER_NONE;
     }
-    return status == CLB_OK && result.exit_status == 0;
+    return good;
 }
 
 bool clb_helper_request_again(void)
 {
     return role == CLB_HELPER_USED && current_step[0] != '\0' && request(current_step);
-}
-
-const char *clb_helper_device(void)
-{
-    return shared != NULL && shared->device[0] != '\0' ? shared->device : NULL;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -333,7 +295,7 @@ static struct clb_choice own_choice[CLB_CHOICES];
 
 static struct clb_choice *choices(void)
 {
-    return shared != NULL ? shared->choice : own_choice;
+    return clb_helper_shared != NULL ? clb_helper_shared->choice : own_choice;
 }
 
 /* The text of the record of products that have passed is the array of choices. */
@@ -357,10 +319,10 @@ bool clb_choice_find(const struct clb_device *device, clb_precision precision, i
     *choice = (struct clb_choice){0};
     if (clb_helper_get_role() == CLB_HELPER_NONE)
         return false;
-    if (shared == NULL || !shared->chooses)
+    if (clb_helper_shared == NULL || !clb_helper_shared->chooses)
         return recall_choice(device, precision, which, INFINITY, choice);
     if (role == CLB_HELPER_LOADS)
-        *choice = shared->choice[which];
+        *choice = clb_helper_shared->choice[which];
     return choice->used.name[0] != '\0';
 }
 
@@ -512,7 +474,7 @@ clb_status clb_drivers_recall(const char *drivers, char *library, size_t size, b
     struct clb_record record;
     const struct clb_key key = {CLB_RECORD_DRIVERS, drivers, NULL};
     *known = clb_record_load(key, &record) &&
-             (record.verdict == CLB_PASSED || !clb_record_is_older(&record, MARK_LASTS));
+             (record.verdict == CLB_PASSED || !clb_record_is_older(&record, CLB_MARK_LASTS));
     const bool failed = !*known || record.verdict == CLB_FAILED;
     if (*known && failed)
         clb_log(CLB_LOG_WARN, "no OpenCL driver is used: %s", record.text);
@@ -527,7 +489,7 @@ clb_status clb_drivers_recall(const char *drivers, char *library, size_t size, b
 clb_status clb_helper_meet_drivers(char *library, size_t size)
 {
     bool known;
-    snprintf(library, size, "%s", shared != NULL ? shared->library : "");
+    snprintf(library, size, "%s", clb_helper_shared != NULL ? clb_helper_shared->library : "");
     if (clb_helper_get_role() != CLB_HELPER_USED)
         return CLB_OK;
     char *drivers = clb_drivers_describe();

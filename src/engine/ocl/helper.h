@@ -31,35 +31,24 @@ enum { CLB_CHOICES = 2 }; /* of any kernels, and of those that do without split 
 
 /* Memory that the helper shares with its child. */
 struct clb_helper_shared {
-    _Atomic bool stop; /* the program has ended: begin nothing that takes long */
+    _Atomic bool stop; /* the program has ended: begin no program */
     bool finished;     /* the child has: a driver may call exit */
     double rank;       /* of the best device, for choosing between drivers */
     char library[512]; /* the only driver that the child may open; empty: the loader */
     char device[32];   /* the only device, as in CLBLAS_SHIM_DEVICE; empty: the best */
     bool chooses;      /* the builder finds out the choice, the loader takes it */
     struct clb_choice choice[CLB_CHOICES];
-    char current[(size_t)1 << 20]; /* what the child does: a program's key, or empty */
+    char current[(size_t)1 << 20]; /* a program, to be marked if the child dies; or empty */
 };
 
+/* In a child of the helper what it shares with that, elsewhere NULL. */
+extern struct clb_helper_shared *clb_helper_shared;
 /* Called in a child of the helper before all else. */
 void clb_helper_become(clb_helper_role as, struct clb_helper_shared *with);
 clb_helper_role clb_helper_get_role(void);
 
-/* In a child of the helper: say what is begun now, so that it can be marked; the helper should end
- * before the next program. Elsewhere nothing happens. */
-void clb_helper_note(const char *what);
-bool clb_helper_should_stop(void);
-/* In a child of the helper: the only device that it may use, or NULL. */
-const char *clb_helper_device(void);
-
 /* The file that a working helper has locked, and writes to. */
 bool clb_helper_lock_path(char *text, size_t size);
-
-/* ---- marks ----------------------------------------------------------------------------------- */
-
-/* A mark on a program, by its key, or on a device, by its identity, is found for a week. */
-void clb_mark_set(const char *what, const char *reason);
-bool clb_mark_find(const char *what, struct clb_record *record);
 
 /* ---- drivers --------------------------------------------------------------------------------- */
 

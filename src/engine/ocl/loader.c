@@ -201,11 +201,3 @@ clb_status clb_cl_failed(cl_int status, const char *what)
                ? CLB_ERR_NOMEM
                : CLB_ERR_OPENCL;
 }
-
-clb_status clb_cl_launch_failed(cl_int status, const char *name)
-{
-    clb_status failed = clb_cl_failed(status, name);
-    bool refused = status == CL_OUT_OF_RESOURCES || status == CL_INVALID_WORK_GROUP_SIZE ||
-                   status == CL_INVALID_WORK_ITEM_SIZE;
-    return refused ? CLB_ERR_LAUNCH : failed;
-}

@@ -120,14 +120,6 @@ static clb_status create(struct clb_runtime *runtime, struct clb_buffer *buffer)
     return status;
 }
 
-static void destroy(struct clb_runtime *runtime, struct clb_buffer *buffer)
-{
-    clb_cl.ReleaseMemObject(buffer->mem);
-    if (runtime->device.unified)
-        munmap(buffer->host, buffer->size);
-    free(buffer);
-}
-
 /* ---- the pool; all of these run with the lock held ------------------------------------------- */
 
 static int class_of(const struct clb_buffer *buffer)
@@ -204,34 +196,35 @@ static void destroy_list(struct clb_runtime *runtime, struct clb_buffer *list)
     while (list != NULL) {
         struct clb_buffer *next = list->link;
         size += list->size;
-        destroy(runtime, list);
+        clb_cl.ReleaseMemObject(list->mem);
+        if (runtime->device.unified)
+            munmap(list->host, list->size);
+        free(list);
         list = next;
     }
     if (size > 0)
         unreserve(&runtime->pool, size);
 }
 
-static bool reserve_now(struct clb_runtime *runtime, size_t size, struct clb_buffer **evicted)
+/* Reserve `size` bytes of the allowance; frees all kept buffers when it is exceeded. */
+static clb_status reserve(struct clb_runtime *runtime, size_t size)
 {
     struct clb_pool *pool = &runtime->pool;
-    pthread_mutex_lock(&pool->lock);
-    bool enough = pool->taken_bytes + size <= runtime->memory_limit;
-    if (enough)
-        pool->taken_bytes += size;
-    else if (evicted != NULL)
-        evict(pool, ALL, 0, evicted);
-    pthread_mutex_unlock(&pool->lock);
-    return enough;
-}
-
-/* Reserve `size` bytes of the allowance; frees all kept buffers when it is exceeded. */
-static clb_status memory_reserve(struct clb_runtime *runtime, size_t size)
-{
-    struct clb_buffer *evicted = NULL;
-    if (reserve_now(runtime, size, &evicted))
-        return CLB_OK;
-    destroy_list(runtime, evicted);
-    return evicted != NULL && reserve_now(runtime, size, NULL) ? CLB_OK : CLB_ERR_NOMEM;
+    for (bool again = true; again;) {
+        struct clb_buffer *evicted = NULL;
+        pthread_mutex_lock(&pool->lock);
+        const bool enough = pool->taken_bytes + size <= runtime->memory_limit;
+        if (enough)
+            pool->taken_bytes += size;
+        else
+            evict(pool, ALL, 0, &evicted);
+        pthread_mutex_unlock(&pool->lock);
+        if (enough)
+            return CLB_OK;
+        again = evicted != NULL;
+        destroy_list(runtime, evicted);
+    }
+    return CLB_ERR_NOMEM;
 }
 
 /* Plans count rounded sizes. On a device that shares the host's memory, buffers of 1 MiB or more
@@ -276,7 +269,7 @@ clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, siz
         return CLB_ERR_NOMEM;
     buffer->size = size;
     buffer->kind = kind;
-    clb_status status = memory_reserve(runtime, size);
+    clb_status status = reserve(runtime, size);
     if (status == CLB_OK) {
         status = create(runtime, buffer);
         if (status != CLB_OK)

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,11 @@ static struct clb_key key_of(const struct clb_program *program)
     return (struct clb_key){CLB_RECORD_PROGRAM, program->identity, NULL};
 }
 
+static struct clb_key mark_of(const struct clb_program *program)
+{
+    return (struct clb_key){CLB_RECORD_MARK, program->identity, NULL};
+}
+
 /* The record of a driver that keeps programs itself is what identifies the driver's own cache. */
 static clb_status build_from_cache(struct clb_runtime *runtime, struct clb_program *program)
 {
@@ -140,13 +146,13 @@ static clb_status build_and_store(struct clb_runtime *runtime, struct clb_progra
     struct clb_record record = {.verdict = CLB_PASSED};
     char cache[128];
     clb_status status = CLB_ERR_BUILD;
-    if (clb_helper_should_stop())
+    if (clb_helper_shared != NULL && clb_helper_shared->stop)
         return CLB_ERR_NOMEM;
     program->is_new = true;
     if (clb_cache_has_room(clb_cache_directory()))
         status = build_from_source(runtime, program);
     if (status == CLB_ERR_OPENCL && clb_helper_get_role() == CLB_HELPER_BUILDS)
-        clb_mark_set(program->identity, "it does not build");
+        clb_record_note(mark_of(program), CLB_FAILED, "it does not build");
     if (status != CLB_OK)
         return status;
     if (clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS)) {
@@ -187,8 +193,10 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
         return CLB_ERR_NOMEM;
     }
     clb_status status = CLB_ERR_BUILD;
-    clb_helper_note(program->identity);
-    if (clb_mark_find(program->identity, &mark))
+    if (clb_helper_shared != NULL)
+        snprintf(clb_helper_shared->current, sizeof clb_helper_shared->current, "%s",
+                 program->identity);
+    if (clb_record_load_recent(mark_of(program), CLB_MARK_LASTS, &mark))
         clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", program->source->name, mark.text);
     else
         status = load_or_build(runtime, program, &origin);

@@ -219,9 +219,16 @@ static clb_status launch(const struct clb_command *command, cl_uint waits, const
         return clb_cl_failed(error, command->name);
     error = clb_cl.EnqueueNDRangeKernel(queue->handle, command->kernel, command->dimensions, NULL,
                                         command->global, command->local, waits, list, event);
-    if (error == CL_SUCCESS)
+    if (error == CL_SUCCESS) {
         queue->launches = next;
-    return clb_cl_check_launch(error, command->name);
+        return CLB_OK;
+    }
+    const clb_status failed = clb_cl_failed(error, command->name);
+    /* The device has too little local memory, too few work-items or too few registers. */
+    return error == CL_OUT_OF_RESOURCES || error == CL_INVALID_WORK_GROUP_SIZE ||
+                   error == CL_INVALID_WORK_ITEM_SIZE
+               ? CLB_ERR_LAUNCH
+               : failed;
 }
 
 /* Enqueue by the driver's function. An empty wait list must be NULL: drivers refuse anything else.
@@ -231,6 +238,7 @@ static clb_status enqueue(const struct clb_command *command, cl_uint waits, cons
 {
     const cl_command_queue queue = command->queue->handle;
     const struct clb_box *box = command->box;
+    const cl_mem mem = command->mem;
     void *host = command->host;
     cl_int error;
     list = waits > 0 ? list : NULL;
@@ -239,32 +247,33 @@ static clb_status enqueue(const struct clb_command *command, cl_uint waits, cons
         return launch(command, waits, list, event);
     case CLB_WRITE:
     case CLB_WRITE_COPY:
-        error = clb_cl.EnqueueWriteBuffer(queue, command->mem, command->verb == CLB_WRITE_COPY,
-                                          command->offset, command->size, host, waits, list, event);
+        if (box->size[2] > 0)
+            error = clb_cl.EnqueueWriteBufferRect(queue, mem, CL_FALSE, box->origin, box->host,
+                                                  box->size, box->pitch, 0, box->host_pitch, 0,
+                                                  host, waits, list, event);
+        else
+            error =
+                clb_cl.EnqueueWriteBuffer(queue, mem, command->verb == CLB_WRITE_COPY,
+                                          box->origin[0], box->size[0], host, waits, list, event);
         return clb_cl_check(error, "clEnqueueWriteBuffer");
     case CLB_READ:
-        error = clb_cl.EnqueueReadBuffer(queue, command->mem, CL_FALSE, command->offset,
-                                         command->size, host, waits, list, event);
+        if (box->size[2] > 0)
+            error = clb_cl.EnqueueReadBufferRect(queue, mem, CL_FALSE, box->origin, box->host,
+                                                 box->size, box->pitch, 0, box->host_pitch, 0, host,
+                                                 waits, list, event);
+        else
+            error = clb_cl.EnqueueReadBuffer(queue, mem, CL_FALSE, box->origin[0], box->size[0],
+                                             host, waits, list, event);
         return clb_cl_check(error, "clEnqueueReadBuffer");
-    case CLB_WRITE_RECT:
-        error = clb_cl.EnqueueWriteBufferRect(queue, command->mem, CL_FALSE, box->origin, box->host,
-                                              box->size, box->pitch, 0, box->host_pitch, 0, host,
-                                              waits, list, event);
-        return clb_cl_check(error, "clEnqueueWriteBufferRect");
-    case CLB_READ_RECT:
-        error = clb_cl.EnqueueReadBufferRect(queue, command->mem, CL_FALSE, box->origin, box->host,
-                                             box->size, box->pitch, 0, box->host_pitch, 0, host,
-                                             waits, list, event);
-        return clb_cl_check(error, "clEnqueueReadBufferRect");
     case CLB_BARRIER:
         error = clb_cl.EnqueueBarrierWithWaitList(queue, waits, list, event);
         return clb_cl_check(error, "clEnqueueBarrierWithWaitList");
     case CLB_MAP:
-        *mapped = clb_cl.EnqueueMapBuffer(queue, command->mem, CL_FALSE, command->flags,
-                                          command->offset, command->size, 0, NULL, event, &error);
+        *mapped = clb_cl.EnqueueMapBuffer(queue, mem, CL_FALSE, command->flags, command->offset,
+                                          command->size, 0, NULL, event, &error);
         return clb_cl_check(error, "clEnqueueMapBuffer");
     default:
-        error = clb_cl.EnqueueUnmapMemObject(queue, command->mem, host, 0, NULL, event);
+        error = clb_cl.EnqueueUnmapMemObject(queue, mem, host, 0, NULL, event);
         return clb_cl_check(error, "clEnqueueUnmapMemObject");
     }
 }
@@ -373,14 +382,15 @@ clb_status clb_queue_give(struct clb_command command, bool finishes, clb_event *
  * driver, from which nothing could call a thread back: at intervals of a 256th of the time that has
  * passed, awake at first, as drivers of GPUs wait. The time in which no command ends is the sum of
  * short intervals, so that it does not grow while the process is stopped. When it exceeds
- * clb_runtime_hang_limit the device is abandoned: from then on no function of this file enters the
- * driver to enqueue or to wait, and all report an error.
+ * what calls expect (clb_runtime_expect) the device is abandoned: from then on no function of this
+ * file enters the driver to enqueue or to wait, and all report an error.
  *
  * Where memory is shared a wait has no end: kernels may be reading the caller's matrices. */
 #define AWAKE_SECONDS    10e-3
 #define SHORTEST_SECONDS 50e-6
 #define LONGEST_SECONDS  1e-3
 #define COUNTED_SECONDS  10e-3 /* of an interval, at most */
+#define LEAST_LIMIT      30.0  /* until a call has said more: checks of kernels take less */
 
 /* Wait until a command has ended. False when the device has been abandoned. */
 static bool wait_with_end(clb_event event)
@@ -409,7 +419,8 @@ static bool wait_with_end(clb_event event)
         seen = ended;
         last = now;
         const double pause = (now - begin) / 256;
-        if (idle > clb_runtime_hang_limit(runtime)) {
+        const unsigned millis = atomic_load_explicit(&runtime->hang_millis, memory_order_relaxed);
+        if (millis != UINT_MAX && idle > (millis == 0 ? LEAST_LIMIT : 1e-3 * millis)) {
             clb_runtime_abandon(runtime, idle);
         } else if (now - begin < AWAKE_SECONDS) {
             do

@@ -29,10 +29,12 @@ struct clb_argument {
 };
 #define CLB_ARG(x) ((struct clb_argument){sizeof(x), &(x)})
 
-/* A rectangle of a buffer and one of host memory: x in bytes, y in rows, pitches in bytes. */
+/* A rectangle of a buffer and one of host memory: x in bytes, y in rows, pitches in bytes. Or bytes
+ * that follow each other, CLB_LINE(offset, bytes), whose size[2] is 0. */
 struct clb_box {
     size_t origin[3], host[3], size[3], pitch, host_pitch;
 };
+#define CLB_LINE(offset, bytes) (&(const struct clb_box){.origin = {offset}, .size = {bytes}})
 
 /* Set all arguments of the kernel and enqueue it; the kernel has the parameters of
  * CLB_LAUNCH_PARAMETERS (kernels/common.h) after those. `local` and `global` have `dimensions`
@@ -45,18 +47,12 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
  * not run all of the first so many, whose end has been waited for. */
 cl_uint clb_queue_launches(const struct clb_queue *queue);
 bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launches);
-clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
                            const void *host, cl_uint waits, const clb_event *wait_list,
                            clb_event *event) CLB_MUST_CHECK;
-clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
                           void *host, cl_uint waits, const clb_event *wait_list,
                           clb_event *event) CLB_MUST_CHECK;
-clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                                const void *host, cl_uint waits, const clb_event *wait_list,
-                                clb_event *event) CLB_MUST_CHECK;
-clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                               void *host, cl_uint waits, const clb_event *wait_list,
-                               clb_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const clb_event *wait_list,
                              clb_event *event) CLB_MUST_CHECK;
 /* With `event` NULL, wait until the memory is mapped, and check the queue. */

@@ -10,8 +10,6 @@ enum clb_verb {
     CLB_WRITE,
     CLB_WRITE_COPY, /* of few bytes, blocking; the enqueuing thread has a copy of them */
     CLB_READ,
-    CLB_WRITE_RECT,
-    CLB_READ_RECT,
     CLB_BARRIER,
     CLB_MAP,
     CLB_UNMAP,
@@ -31,8 +29,8 @@ struct clb_command {
     const size_t *global, *local;
 
     cl_mem mem;
-    size_t offset, size;
     const struct clb_box *box;
+    size_t offset, size; /* that are mapped */
     cl_map_flags flags;
     void *host;
     clb_status (*ask)(struct clb_queue *queue);

@@ -107,11 +107,9 @@ static bool can_be_marked(void)
     return clb_cl_loaded_hook == NULL && clb_cache_directory() != NULL;
 }
 
-/* Other processes do without the device for a week, or until it has another driver. */
-static void mark_device(const struct clb_device *device, const char *reason)
+static struct clb_key mark_of(const struct clb_device *device)
 {
-    if (can_be_marked())
-        clb_mark_set(device->identity, reason);
+    return (struct clb_key){CLB_RECORD_MARK, device->identity, NULL};
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -126,7 +124,8 @@ static void find_defect(struct clb_listed_device *entry)
     DEVICE_NUMBER(id, CL_DEVICE_COMPILER_AVAILABLE, compiler);
     if (!available || !compiler) {
         strcpy(entry->defect, available ? "it has no compiler" : "it is not available");
-    } else if (can_be_marked() && clb_mark_find(entry->device.identity, &mark)) {
+    } else if (can_be_marked() &&
+               clb_record_load_recent(mark_of(&entry->device), CLB_MARK_LASTS, &mark)) {
         snprintf(entry->defect, sizeof entry->defect, "%s", mark.text);
         clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", entry->device.name, mark.text);
         clb_record_free(&mark);
@@ -421,14 +420,15 @@ static clb_status start(const struct clb_config *config)
     }
     struct clb_runtime *runtime = &clb_runtime_started;
     const struct clb_device *device = &runtime->device;
-    const char *only = clb_helper_device();
+    const struct clb_helper_shared *shared = clb_helper_shared;
+    const bool is_given = shared != NULL && shared->device[0] != '\0';
     char driver[CLB_DRIVER_PATH];
     cl_int error;
     clb_status status = clb_helper_meet_drivers(driver, sizeof driver);
     if (status == CLB_OK)
         status = clb_cl_load(driver[0] != '\0' ? driver : NULL);
     if (status == CLB_OK)
-        status = clb_device_select(only != NULL ? only : config->device, &runtime->device);
+        status = clb_device_select(is_given ? shared->device : config->device, &runtime->device);
     if (status != CLB_OK)
         return status;
     runtime->context = clb_cl.CreateContext(
@@ -442,7 +442,7 @@ static clb_status start(const struct clb_config *config)
     runtime->memory_limit = config->memory.percent > 0
                                 ? (uint64_t)((double)device->memory * config->memory.percent / 100)
                                 : config->memory.bytes;
-    if (only == NULL)
+    if (!is_given)
         remember(device);
     clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", device->name, device->platform_name,
             (double)runtime->memory_limit / (1 << 30));
@@ -516,50 +516,39 @@ struct clb_runtime *clb_runtime_start(clb_runtime_state *why)
     return now == CLB_RUNTIME_READY ? &clb_runtime_started : NULL;
 }
 
-/* True for the first caller. */
-static bool quarantine(void)
+/* True for the first caller. Other processes are told by a mark, but not of calls that failed. */
+static bool quarantine(const char *mark)
 {
     int ready = CLB_RUNTIME_READY;
-    return atomic_compare_exchange_strong(&clb_runtime_now, &ready, CLB_RUNTIME_QUARANTINED);
+    if (!atomic_compare_exchange_strong(&clb_runtime_now, &ready, CLB_RUNTIME_QUARANTINED))
+        return false;
+    if (mark != NULL && can_be_marked()) /* for a week, or until it has another driver */
+        clb_record_note(mark_of(&clb_runtime_started.device), CLB_FAILED, mark);
+    return true;
 }
 
 void clb_runtime_quarantine(struct clb_runtime *used)
 {
-    if (!quarantine())
-        return;
-    clb_log(CLB_LOG_ERROR, "%s has computed a wrong result, it is not used any more",
-            used->device.name);
-    mark_device(&used->device, "it has computed a wrong result");
-}
-
-/* Until a call has said more: checks of kernels take less. */
-#define LEAST_PATIENCE 30.0
-
-double clb_runtime_hang_limit(const struct clb_runtime *used)
-{
-    const unsigned millis = atomic_load_explicit(&used->hang_millis, memory_order_relaxed);
-    if (millis == 0)
-        return LEAST_PATIENCE;
-    return millis == UINT_MAX ? INFINITY : 1e-3 * millis;
+    if (quarantine("it has computed a wrong result"))
+        clb_log(CLB_LOG_ERROR, "%s has computed a wrong result, it is not used any more",
+                used->device.name);
 }
 
 void clb_runtime_abandon(struct clb_runtime *used, double seconds)
 {
     atomic_store(&used->abandoned, true);
-    if (!quarantine())
-        return;
-    clb_log(CLB_LOG_ERROR,
-            "%s has completed nothing for %.1f s, it is not used any more and its memory is left "
-            "as it is",
-            used->device.name, seconds);
-    mark_device(&used->device, "it hung");
+    if (quarantine("it hung"))
+        clb_log(CLB_LOG_ERROR,
+                "%s has completed nothing for %.1f s, it is not used any more and its memory is "
+                "left as it is",
+                used->device.name, seconds);
 }
 
 void clb_runtime_report_failure(struct clb_runtime *used)
 {
     if (atomic_fetch_add(&used->failures, 1) + 1 < FAILURES_BEFORE_QUARANTINE)
         return;
-    if (quarantine())
+    if (quarantine(NULL))
         clb_log(CLB_LOG_ERROR, "%s failed %d calls in a row, it is not used any more",
                 used->device.name, FAILURES_BEFORE_QUARANTINE);
 }

@@ -116,7 +116,6 @@ static inline void clb_runtime_expect(struct clb_runtime *runtime, double second
     while (now < millis && !atomic_compare_exchange_weak(&runtime->hang_millis, &now, millis))
         continue;
 }
-double clb_runtime_hang_limit(const struct clb_runtime *runtime);
 
 /* Called when no command has ended for so long: never use the device again, and don't wait for it.
  * What its commands may still use is never freed. */

@@ -264,10 +264,18 @@ bool clb_record_is_older(const struct clb_record *record, double seconds)
     return (double)(wall_clock() - record->time) > 1e9 * seconds;
 }
 
+bool clb_record_load_recent(struct clb_key key, double seconds, struct clb_record *record)
+{
+    if (clb_record_load(key, record) && !clb_record_is_older(record, seconds))
+        return true;
+    clb_record_free(record);
+    return false;
+}
+
 bool clb_record_exists(struct clb_key key, double seconds)
 {
     struct clb_record record;
-    const bool exists = clb_record_load(key, &record) && !clb_record_is_older(&record, seconds);
+    const bool exists = clb_record_load_recent(key, seconds, &record);
     clb_record_free(&record);
     return exists;
 }

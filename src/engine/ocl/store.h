@@ -27,7 +27,8 @@ typedef enum clb_record_kind {
     CLB_RECORD_PROGRAM, /* a compiled program; its text is the driver's binary */
     CLB_RECORD_CHECK,   /* a check that a program has passed */
     CLB_RECORD_STEP,    /* what has become of a step of the helper, and its choices */
-    CLB_RECORD_MARK,    /* a program or device that a process has died of, and the reason */
+    CLB_RECORD_MARK,    /* a program or device that a process has died of, and the reason: it is
+                           not used for a week */
     CLB_RECORD_DRIVERS, /* whether these drivers work, or the only one of them that does */
     CLB_RECORD_DEVICE,  /* the device that was chosen where there are these drivers */
     CLB_RECORD_REQUEST, /* what a helper has been asked for */
@@ -42,6 +43,8 @@ struct clb_key {
     const char *subject;
     const char *detail; /* NULL: nothing */
 };
+
+#define CLB_MARK_LASTS 604800 /* seconds */
 
 enum { CLB_VERDICT_NONE, CLB_PASSED, CLB_FAILED, CLB_LIBRARY };
 
@@ -61,8 +64,9 @@ void clb_record_store(struct clb_key key, struct clb_record record);
 void clb_record_note(struct clb_key key, int64_t verdict, const char *reason);
 void clb_record_remove(struct clb_key key);
 bool clb_record_is_older(const struct clb_record *record, double seconds);
-/* There is one, and it is not older. */
+/* There is one that is not older; and load it. */
 bool clb_record_exists(struct clb_key key, double seconds);
+bool clb_record_load_recent(struct clb_key key, double seconds, struct clb_record *record);
 
 /* Where the row of the tuning tables is that this machine has kept for a device. */
 static inline struct clb_key clb_row_key(const char *identity, clb_precision precision)

@@ -18,19 +18,18 @@ static clb_status wait_for(struct clb_queue *queue, clb_event event)
     return clb_queue_check(queue);
 }
 
-static clb_status transfer(struct clb_queue *queue, enum clb_verb verb, cl_mem mem, size_t offset,
-                           size_t size, const struct clb_box *box, void *host, cl_uint waits,
+static clb_status transfer(struct clb_queue *queue, enum clb_verb verb, cl_mem mem,
+                           const struct clb_box *box, void *host, cl_uint waits,
                            const clb_event *wait_list, clb_event *event)
 {
-    static const char *const names[] = {
-        [CLB_WRITE] = "upload",      [CLB_WRITE_COPY] = "upload",  [CLB_READ] = "download",
-        [CLB_WRITE_RECT] = "upload", [CLB_READ_RECT] = "download", [CLB_UNMAP] = NULL};
+    static const char *const names[] = {[CLB_WRITE] = "upload",
+                                        [CLB_WRITE_COPY] = "upload",
+                                        [CLB_READ] = "download",
+                                        [CLB_UNMAP] = NULL};
     const struct clb_command command = {.verb = verb,
                                         .queue = queue,
                                         .name = names[verb],
                                         .mem = mem,
-                                        .offset = offset,
-                                        .size = size,
                                         .box = box,
                                         .host = host,
                                         .waits = waits,
@@ -38,33 +37,17 @@ static clb_status transfer(struct clb_queue *queue, enum clb_verb verb, cl_mem m
     return clb_queue_give(command, false, event);
 }
 
-clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
                            const void *host, cl_uint waits, const clb_event *wait_list,
                            clb_event *event)
 {
-    return transfer(queue, CLB_WRITE, mem, offset, size, NULL, (void *)(uintptr_t)host, waits,
-                    wait_list, event);
+    return transfer(queue, CLB_WRITE, mem, box, (void *)(uintptr_t)host, waits, wait_list, event);
 }
 
-clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
                           void *host, cl_uint waits, const clb_event *wait_list, clb_event *event)
 {
-    return transfer(queue, CLB_READ, mem, offset, size, NULL, host, waits, wait_list, event);
-}
-
-clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                                const void *host, cl_uint waits, const clb_event *wait_list,
-                                clb_event *event)
-{
-    return transfer(queue, CLB_WRITE_RECT, mem, 0, 0, box, (void *)(uintptr_t)host, waits,
-                    wait_list, event);
-}
-
-clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                               void *host, cl_uint waits, const clb_event *wait_list,
-                               clb_event *event)
-{
-    return transfer(queue, CLB_READ_RECT, mem, 0, 0, box, host, waits, wait_list, event);
+    return transfer(queue, CLB_READ, mem, box, host, waits, wait_list, event);
 }
 
 /* A transfer that is waited for. An abandoned device may still carry it out, so there the memory is
@@ -79,7 +62,7 @@ static clb_status transfer_now(struct clb_queue *queue, enum clb_verb verb, cl_m
         return CLB_ERR_NOMEM;
     if (copies && verb == CLB_WRITE)
         memcpy(memory, host, size);
-    clb_status status = transfer(queue, verb, mem, offset, size, NULL, memory, 0, NULL, &moved);
+    clb_status status = transfer(queue, verb, mem, CLB_LINE(offset, size), memory, 0, NULL, &moved);
     if (status == CLB_OK)
         status = wait_for(queue, moved);
     else
@@ -100,7 +83,7 @@ clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offse
 {
     void *memory = (void *)(uintptr_t)host;
     return clb_enqueuer_exists() && size <= MOST_COPIED
-               ? transfer(queue, CLB_WRITE_COPY, mem, offset, size, NULL, memory, 0, NULL, NULL)
+               ? transfer(queue, CLB_WRITE_COPY, mem, CLB_LINE(offset, size), memory, 0, NULL, NULL)
                : transfer_now(queue, CLB_WRITE, mem, offset, size, memory);
 }
 
@@ -113,12 +96,12 @@ clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset
 clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const clb_event *wait_list,
                              clb_event *event)
 {
-    return transfer(queue, CLB_BARRIER, NULL, 0, 0, NULL, NULL, waits, wait_list, event);
+    return transfer(queue, CLB_BARRIER, NULL, NULL, NULL, waits, wait_list, event);
 }
 
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped)
 {
-    return transfer(queue, CLB_UNMAP, mem, 0, 0, NULL, mapped, 0, NULL, NULL);
+    return transfer(queue, CLB_UNMAP, mem, NULL, mapped, 0, NULL, NULL);
 }
 
 /* What an enqueuing thread maps is known when it has enqueued the command. */

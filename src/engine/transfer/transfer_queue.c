@@ -261,20 +261,14 @@ clb_status clb_transfer_queue_enqueue(const struct clb_transfer_queue *transfers
     struct clb_queue *queue = transfer->down ? queue_set->download : queue_set->upload;
     const struct clb_dmat x =
         clb_dmat_part(&transfer->x, rect->row, rect->col, rect->rows, rect->cols);
-    const struct clb_box box = box_of(&x, transfers->element, transfer->slot_ld);
-    size_t offset = x.offset * transfers->element, bytes = x.cols * x.ld * transfers->element;
-    bool solid = transfer->slot_ld == x.ld;
-    cl_uint waits = transfer->before != NULL;
-    clb_status status;
-    if (solid && transfer->down)
-        status = clb_queue_read(queue, x.mem, offset, bytes, slot, waits, &transfer->before, event);
-    else if (solid)
-        status =
-            clb_queue_write(queue, x.mem, offset, bytes, slot, waits, &transfer->before, event);
-    else if (transfer->down)
-        status = clb_queue_read_rect(queue, x.mem, &box, slot, waits, &transfer->before, event);
-    else
-        status = clb_queue_write_rect(queue, x.mem, &box, slot, waits, &transfer->before, event);
+    const struct clb_box box =
+        transfer->slot_ld == x.ld
+            ? *CLB_LINE(x.offset * transfers->element, x.cols * x.ld * transfers->element)
+            : box_of(&x, transfers->element, transfer->slot_ld);
+    const cl_uint waits = transfer->before != NULL;
+    clb_status status =
+        transfer->down ? clb_queue_read(queue, x.mem, &box, slot, waits, &transfer->before, event)
+                       : clb_queue_write(queue, x.mem, &box, slot, waits, &transfer->before, event);
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
@@ -779,12 +773,12 @@ clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, siz
                           const void *host, size_t ld, clb_event *event)
 {
     const struct clb_box box = box_of(x, element, ld);
-    return clb_queue_write_rect(queue, x->mem, &box, host, 0, NULL, event);
+    return clb_queue_write(queue, x->mem, &box, host, 0, NULL, event);
 }
 
 clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, clb_event *event)
 {
     const struct clb_box box = box_of(x, element, ld);
-    return clb_queue_read_rect(queue, x->mem, &box, host, 0, NULL, event);
+    return clb_queue_read(queue, x->mem, &box, host, 0, NULL, event);
 }

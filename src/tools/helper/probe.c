@@ -486,7 +486,8 @@ static bool survives(const char *step, clb_helper_role role, int *status)
     if (outcome.status >= 0 || program_has_ended)
         return true;
     if (shared->current[0] != '\0')
-        clb_mark_set(shared->current, outcome.reason);
+        clb_record_note((struct clb_key){CLB_RECORD_MARK, shared->current, NULL}, CLB_FAILED,
+                        outcome.reason);
     else if (!meet_drivers()) /* it died before any program: of a driver */
         return true;
     remember_driver();
