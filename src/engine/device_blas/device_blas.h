@@ -115,8 +115,8 @@ clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dm
 clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dmat *x,
                             const struct clb_dmat *y, cl_mem order) CLB_MUST_CHECK;
 
-/* y = the unit lower trapezoid of x, as large as y: zeros above the diagonal, ones on it, and below
- * it the elements of x with `below`, else zeros. x and y don't overlap. */
+/* In larfb.c: y = the unit lower trapezoid of x, as large as y: zeros above the diagonal, ones on
+ * it, and below it the elements of x with `below`, else zeros. x and y don't overlap. */
 clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
                               const struct clb_dmat *y, bool below) CLB_MUST_CHECK;
 /* y = one triangle of the square x, with zeros in the other. x and y don't overlap. */
@@ -126,9 +126,9 @@ clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct 
 /* ---- update.c -------------------------------------------------------------------------------- */
 
 /* C -= op(A)*op(B), or C = op(A)*op(B) with `assign`, or C = -op(A)*op(B) with `assign` and
- * `negate`. `keep` packs A into memory that no other operation uses, and `kept` says that A is
- * there from an earlier call. So several updates with the same A and different B pack A once, even
- * with solves between them. This requires that the depth is at most max_k.
+ * `negate`. KEEP packs A into memory that no other operation uses, and KEPT says that A is there
+ * from an earlier call. So several updates with the same A and different B pack A once, even with
+ * solves between them. This requires that the depth is at most max_k.
  *
  * With `in_order` each product is subtracted from C by itself instead of summing the products
  * first. In LU, C is what many updates have left of larger numbers; the sum of one update's
@@ -139,10 +139,12 @@ clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct 
  * `cut` is for the whole product, and only for families that have a kernel for it, prepared by
  * clb_skip_prepare. The first max_k depths must cover all wanted elements of C. What is within a
  * micro-tile of the zeros' edge is multiplied, hence must be zeros in memory. */
+enum clb_keep { CLB_PACK_ONCE, CLB_PACK_KEEP, CLB_PACK_KEPT };
 struct clb_dmat_update {
     struct clb_dmat a, b, c;
     clb_op op_a, op_b;
-    bool keep, kept, assign, negate, in_order;
+    enum clb_keep keep;
+    bool assign, negate, in_order;
     size_t depth; /* at most so many products are summed before they are added to C; 0: any */
     struct clb_skip cut;
 };

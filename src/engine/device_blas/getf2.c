@@ -33,24 +33,6 @@ static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
     return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;
 }
 
-/* Build the program; with shuffles that take fewer instructions, where the device has them. */
-static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *workspace, bool warps)
-{
-    clb_precision precision = workspace->variant->precision;
-    clb_status status = CLB_ERR_BUILD;
-    for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
-        char options[160];
-        snprintf(options, sizeof options,
-                 "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_WIDTH=%zu -DCLB_BLOCK=%zu "
-                 "-DCLB_PANEL_WG=%zu -DCLB_SHUFFLE=%d -DCLB_TAPER=%d",
-                 clb_precision_real_size(precision) == sizeof(double),
-                 clb_precision_parts(precision) > 1, panel->width, panel->block, panel->group,
-                 shuffle, warps);
-        status = clb_program_get(workspace->runtime, &clb_kernel_getf2, options, &panel->program);
-    }
-    return status;
-}
-
 static void getf2_set_shape(struct clb_getf2 *panel, const struct clb_workspace *workspace)
 {
     bool progress = clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS);
@@ -64,11 +46,24 @@ static void getf2_set_shape(struct clb_getf2 *panel, const struct clb_workspace 
     panel->most_groups = progress ? workspace->runtime->device.units : 1;
 }
 
+/* With shuffles that take fewer instructions, where the device has them. */
 clb_status clb_getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
 {
+    const clb_precision precision = workspace->variant->precision;
+    const bool warps = clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS);
+    clb_status status = CLB_ERR_BUILD;
+    char options[160];
     getf2_set_shape(panel, workspace);
-    return getf2_build(panel, workspace,
-                       clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS));
+    for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
+        snprintf(options, sizeof options,
+                 "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_WIDTH=%zu -DCLB_BLOCK=%zu "
+                 "-DCLB_PANEL_WG=%zu -DCLB_SHUFFLE=%d -DCLB_TAPER=%d",
+                 clb_precision_real_size(precision) == sizeof(double),
+                 clb_precision_parts(precision) > 1, panel->width, panel->block, panel->group,
+                 shuffle, warps);
+        status = clb_program_get(workspace->runtime, &clb_kernel_getf2, options, &panel->program);
+    }
+    return status;
 }
 
 /* Fill a buffer with zeros. In `exchange` no word may have a tag of this run; moves that a failed
@@ -232,17 +227,13 @@ static clb_status update_strip(const struct getf2_work *work, size_t k, size_t w
 static clb_status do_strips(const struct getf2_work *work, const struct clb_links *links)
 {
     size_t end = work->block + work->block_width, width;
-    bool first = work->block == work->first, last = end == work->first + work->width;
     clb_status status = CLB_OK;
     for (size_t k = work->block; k < end && status == CLB_OK; k += width) {
         width = clb_min(work->panel->width, end - k);
-        struct clb_links of_strip = {0};
-        if (first && k == work->block) {
-            of_strip.waits = links->waits;
-            of_strip.wait_list = links->wait_list;
-        }
-        if (last && k + width == end)
-            of_strip.event = links->event;
+        const bool begins = k == work->first, ends = k + width == work->first + work->width;
+        const struct clb_links of_strip = {begins ? links->waits : 0,
+                                           begins ? links->wait_list : NULL,
+                                           ends ? links->event : NULL};
         status = factor_strip(work, k, width, &of_strip);
         if (status == CLB_OK)
             status = getf2_follow_strip(work, k, width);

@@ -15,6 +15,28 @@ struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool 
         .m = nb, .n = most, .k = order, .other_m = order, .other_n = most, .other_k = nb};
 }
 
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
+                              const struct clb_dmat *y, bool below)
+{
+    clb_precision precision = workspace->variant->precision;
+    const struct clb_argument one = {clb_precision_size(precision), clb_scalar_one(precision)};
+    const cl_uint copies = below;
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_trapezoid",
+                                CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->rows),
+                                              CLB_ARG(y->cols), one, CLB_ARG(copies)));
+}
+
+clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
+                                  const struct clb_dmat *y, bool upper)
+{
+    const cl_uint above = upper;
+    return clb_workspace_launch(
+        workspace, workspace->laswp, "clb_triangle",
+        CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->cols), CLB_ARG(above)));
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Place a matrix at element `at` of a buffer; returns the end of it. */

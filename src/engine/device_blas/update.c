@@ -37,7 +37,7 @@ clb_status clb_workspace_pack(const struct clb_workspace *workspace, const struc
 
 static cl_mem packed_a(const struct clb_workspace *workspace, const struct clb_dmat_update *update)
 {
-    return (update->keep || update->kept ? workspace->kept_a : workspace->packed_a)->mem;
+    return (update->keep != CLB_PACK_ONCE ? workspace->kept_a : workspace->packed_a)->mem;
 }
 
 /* Choose rows and columns of C for one launch, so that each has at most most_tiles tiles and there
@@ -99,7 +99,7 @@ static struct update_way choose_way(const struct clb_workspace *workspace,
         return way;
     way.direct = workspace->direct && update->op_b == CLB_OP_N &&
                  m <= variant->tuning.value[CLB_PARAM_DIRECT];
-    if (!update->keep && !update->kept && clb_gemm_for(variant, units, m, n, depth) != variant &&
+    if (update->keep == CLB_PACK_ONCE && clb_gemm_for(variant, units, m, n, depth) != variant &&
         clb_gemm_reads_raw(variant->second)) {
         way.raw = true;
         variant = variant->second;
@@ -193,7 +193,7 @@ clb_status clb_dmat_update(struct clb_workspace *workspace, const struct clb_dma
     for (size_t p0 = 0, depth; p0 < k && status == CLB_OK; p0 += depth) {
         depth = clb_min(most, k - p0);
         const struct clb_chunk a = chunk_of(&update->a, CLB_OPERAND_A, update->op_a, 0, p0);
-        if (!way.raw && (!update->kept || depth < k))
+        if (!way.raw && (update->keep != CLB_PACK_KEPT || depth < k))
             status = clb_workspace_pack(workspace, &a, update->c.rows, depth,
                                         packed_a(workspace, update), 0);
         for (size_t j0 = 0, cols; j0 < update->c.cols && status == CLB_OK; j0 += cols) {

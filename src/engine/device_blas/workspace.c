@@ -279,23 +279,3 @@ clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dm
                                 CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(x->rows),
                                               CLB_ARG(x->cols), CLB_ARG(order)));
 }
-
-clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
-                              const struct clb_dmat *y, bool below)
-{
-    clb_precision precision = workspace->variant->precision;
-    const struct clb_argument one = {clb_precision_size(precision), clb_scalar_one(precision)};
-    const cl_uint copies = below;
-    return clb_workspace_launch(workspace, workspace->laswp, "clb_trapezoid",
-                                CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->rows),
-                                              CLB_ARG(y->cols), one, CLB_ARG(copies)));
-}
-
-clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
-                                  const struct clb_dmat *y, bool upper)
-{
-    const cl_uint above = upper;
-    return clb_workspace_launch(
-        workspace, workspace->laswp, "clb_triangle",
-        CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->cols), CLB_ARG(above)));
-}

@@ -177,7 +177,7 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
         status = clb_job_complete(&qr.run);
     if (status == CLB_OK)
         status = qr.run.discrete ? clb_job_publish(&qr.run, 0)
-                                 : clb_job_copy_out(&qr.run, &qr.x, &written);
+                                 : clb_job_copy_matrix(&qr.run, &qr.x, true, &written);
     status = clb_job_end(&qr.run, status);
     result->columns_written = qr.run.discrete ? clb_job_written(&qr.run) : written ? qr.x.cols : 0;
     qr_close(&qr);
@@ -262,7 +262,7 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
         status = clb_job_publish(run, i);
     if (status == CLB_OK && !run->discrete)
-        status = clb_job_copy_out(run, &qr.x, &written);
+        status = clb_job_copy_matrix(run, &qr.x, true, &written);
     status = clb_job_end(run, status);
     result->columns_left -= run->discrete ? clb_job_written(run) : written ? qr.x.cols : 0;
     qr_close(&qr);

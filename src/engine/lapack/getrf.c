@@ -197,7 +197,7 @@ clb_status clb_getrf_prepare(void *context, size_t k, size_t width)
 
 clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace *workspace,
                             const struct clb_dmat *panel, size_t k, size_t first, size_t count,
-                            bool keep, bool kept)
+                            enum clb_keep keep)
 {
     size_t width = panel->cols, below = panel->rows - width;
     size_t rhs = lu->solves ? clb_getrf_count_rhs(lu, first, count) : 0;
@@ -209,7 +209,6 @@ clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace
         .b = clb_dmat_part(&top, 0, 0, width, count - rhs),
         .c = clb_dmat_part(&lu->x, k + width, first, below, count - rhs),
         .keep = keep,
-        .kept = kept,
         .in_order = true};
     clb_status status = clb_dmat_solve(workspace, &triangle, &top);
     if (status == CLB_OK)
@@ -218,7 +217,8 @@ clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace
         return status;
     update.b = clb_dmat_part(&top, 0, count - rhs, width, rhs);
     update.c = clb_dmat_part(&lu->x, k + width, first + count - rhs, below, rhs);
-    update.keep = update.kept = update.in_order = false;
+    update.keep = CLB_PACK_ONCE;
+    update.in_order = false;
     update.depth = clb_dmat_sum_depth(workspace, lu->x.rows);
     return clb_dmat_update(workspace, &update);
 }
@@ -231,7 +231,8 @@ clb_status clb_getrf_apply(void *context, size_t k, size_t width, size_t first, 
     const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
     clb_status status = clb_dmat_move(&lu->run.workspace, &columns, lu->moves);
     if (status == CLB_OK)
-        status = clb_getrf_update(lu, &lu->run.workspace, &panel, k, first, count, true, kept);
+        status = clb_getrf_update(lu, &lu->run.workspace, &panel, k, first, count,
+                                  kept ? CLB_PACK_KEPT : CLB_PACK_KEEP);
     return status;
 }
 

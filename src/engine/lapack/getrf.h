@@ -71,10 +71,10 @@ clb_status clb_getrf_prepare(void *context, size_t k, size_t width) CLB_MUST_CHE
 clb_status clb_getrf_apply(void *context, size_t k, size_t width, size_t first, size_t count,
                            bool kept) CLB_MUST_CHECK;
 /* The same on any workspace, without interchanges, and with any panel: `panel` has its rows from k
- * on; its triangle has been packed in that workspace. `keep` and `kept`: see clb_dmat_update. */
+ * on; its triangle has been packed in that workspace. */
 clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace *workspace,
                             const struct clb_dmat *panel, size_t k, size_t first, size_t count,
-                            bool keep, bool kept) CLB_MUST_CHECK;
+                            enum clb_keep keep) CLB_MUST_CHECK;
 
 /* ---- write-back ------------------------------------------------------------------------------ */
 

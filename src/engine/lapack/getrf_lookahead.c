@@ -34,8 +34,7 @@ struct getrf_lookahead_run {
     size_t groups, steps;
     struct clb_workspace own;    /* of the queue "ahead", where there are two queues */
     struct clb_workspace *ahead; /* &own, or the only workspace */
-    struct clb_getf2 *panel;
-    size_t *applied;    /* steps that were enqueued for each group */
+    size_t *applied;             /* steps that were enqueued for each group */
     clb_event ready[2]; /* signals that group t may be used by the queue "ahead", index t % 2; NULL
                          * where the group has not arrived */
 };
@@ -53,19 +52,15 @@ static size_t end_of(const struct getrf_lookahead_run *run, size_t group)
     return first_of(run, group) + run->group[group].x.cols;
 }
 
-/* Whether to keep the packed panel of the step: ONCE: no; KEEP: pack and keep it, since several
- * calls need it; KEPT: an earlier call has packed it. */
-enum kept { ONCE, KEEP, KEPT };
-
 static clb_status getrf_lookahead_apply(struct getrf_lookahead_run *run,
                                         struct clb_workspace *workspace, size_t step, size_t from,
-                                        size_t to, enum kept kept)
+                                        size_t to, enum clb_keep keep)
 {
     struct clb_getrf_run *lu = run->lu;
     size_t k = first_of(run, step), width = run->group[step].x.cols;
     size_t first = first_of(run, from), count = end_of(run, to - 1) - first;
     const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
-    const struct clb_moves moves = clb_getf2_moves(run->panel, k, width);
+    const struct clb_moves moves = clb_getf2_moves(&lu->panel, k, width);
     const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
     const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&panel, 0, 0, width, width),
                                                .unit = true};
@@ -73,8 +68,7 @@ static clb_status getrf_lookahead_apply(struct getrf_lookahead_run *run,
     if (status == CLB_OK)
         status = clb_dmat_pack_triangle(workspace, &triangle);
     if (status == CLB_OK)
-        status =
-            clb_getrf_update(lu, workspace, &panel, k, first, count, kept != ONCE, kept == KEPT);
+        status = clb_getrf_update(lu, workspace, &panel, k, first, count, keep);
     for (size_t g = from; g < to; g++)
         run->applied[g] = step + 1;
     return status;
@@ -90,9 +84,9 @@ static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace
         size_t step = run->applied[from];
         bool last = workspace == &run->lu->run.workspace && step + 1 == steps;
         status = getrf_lookahead_apply(run, workspace, step, from, to,
-                                       !last   ? ONCE
-                                       : *kept ? KEPT
-                                               : KEEP);
+                                       !last   ? CLB_PACK_ONCE
+                                       : *kept ? CLB_PACK_KEPT
+                                               : CLB_PACK_KEEP);
         *kept = *kept || last;
     }
     return status;
@@ -120,7 +114,7 @@ static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t
     if (status == CLB_OK)
         status = clb_queue_mark(ahead->queue, &begun);
     if (status == CLB_OK)
-        status = clb_getf2_enqueue(run->panel, ahead, &run->lu->x, first_of(run, s),
+        status = clb_getf2_enqueue(&run->lu->panel, ahead, &run->lu->x, first_of(run, s),
                                    run->group[s].x.cols);
     if (status == CLB_OK && ahead != &run->lu->run.workspace)
         status = clb_queue_join(ahead->queue, run->lu->run.workspace.queue);
@@ -223,8 +217,7 @@ clb_status clb_lookahead_run(struct clb_getrf_run *lu)
     struct getrf_lookahead_run run = {.lu = lu,
                                       .transfers = lu->run.transfers,
                                       .group = lu->run.transfer,
-                                      .groups = lu->run.uploads,
-                                      .panel = &lu->panel};
+                                      .groups = lu->run.uploads};
     while (run.steps < run.groups && first_of(&run, run.steps) < lu->inner)
         run.steps++;
     run.applied = calloc(run.groups, sizeof *run.applied);

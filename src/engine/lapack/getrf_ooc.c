@@ -222,7 +222,7 @@ static clb_status apply_earlier(struct ooc_run *ooc, const struct ooc_block *blo
         status = clb_dmat_pack_triangle(&lu->run.workspace, &triangle);
     if (status == CLB_OK)
         status = clb_getrf_update(lu, &lu->run.workspace, &panel, ooc->panel[p].first, block->first,
-                                  block->end - block->first, true, false);
+                                  block->end - block->first, CLB_PACK_KEEP);
     return status;
 }
 

@@ -139,24 +139,15 @@ void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols,
         clb_transpose(run->precision, rows, cols, caller->a, caller->lda, mapped, ld, true);
 }
 
-static clb_status copy_to(struct clb_job *run, const struct clb_dmat *x)
+clb_status clb_job_copy_matrix(struct clb_job *run, const struct clb_dmat *x, bool out,
+                               bool *copied)
 {
     void *mapped;
-    clb_status status = clb_job_map(run, x, &mapped);
+    clb_status status = out ? clb_job_map_result(run, x, &mapped) : clb_job_map(run, x, &mapped);
+    *copied = status == CLB_OK;
     if (status != CLB_OK)
         return status;
-    clb_job_copy(run, false, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
-    return clb_job_unmap(run, x, mapped);
-}
-
-clb_status clb_job_copy_out(struct clb_job *run, const struct clb_dmat *x, bool *written)
-{
-    void *mapped;
-    clb_status status = clb_job_map_result(run, x, &mapped);
-    *written = status == CLB_OK;
-    if (status != CLB_OK)
-        return status;
-    clb_job_copy(run, true, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
+    clb_job_copy(run, out, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
     return clb_job_unmap(run, x, mapped);
 }
 
@@ -176,6 +167,7 @@ static clb_status wrap(struct clb_job *run, const struct clb_dmat *x)
 
 clb_status clb_job_view(struct clb_job *run, struct clb_dmat *x)
 {
+    bool copied;
     clb_status status = wrap(run, x);
     if (status == CLB_OK && run->wrapped != NULL) {
         x->mem = run->wrapped;
@@ -184,7 +176,7 @@ clb_status clb_job_view(struct clb_job *run, struct clb_dmat *x)
     }
     if (status == CLB_OK)
         status = clb_job_matrix(run, x);
-    return status == CLB_OK ? copy_to(run, x) : status;
+    return status == CLB_OK ? clb_job_copy_matrix(run, x, false, &copied) : status;
 }
 
 void clb_job_unwrap(struct clb_job *run)
@@ -197,13 +189,14 @@ void clb_job_unwrap(struct clb_job *run)
 clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t cols,
                            struct clb_dmat *rest)
 {
+    bool copied;
     clb_status status = wrap(run, x);
     if (status != CLB_OK)
         return status;
     *rest = (struct clb_dmat){run->wrapped, 0, x->rows, x->cols, run->caller[0].lda};
     const struct clb_dmat part =
         clb_dmat_part(x, 0, 0, x->rows, run->wrapped != NULL ? cols : x->cols);
-    return copy_to(run, &part);
+    return clb_job_copy_matrix(run, &part, false, &copied);
 }
 
 /* ---- panels ---------------------------------------------------------------------------------- */

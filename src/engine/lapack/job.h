@@ -81,10 +81,10 @@ void clb_job_unwrap(struct clb_job *run);
  * copies all columns, and rest->mem is NULL. */
 clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t cols,
                            struct clb_dmat *rest) CLB_MUST_CHECK;
-/* Copy x to the caller's first matrix. *written says whether all of it or nothing has been written,
- * whatever the status. */
-clb_status clb_job_copy_out(struct clb_job *run, const struct clb_dmat *x,
-                            bool *written) CLB_MUST_CHECK;
+/* Copy x from the caller's first matrix, or `out` to it. *copied says whether all of it or nothing
+ * has been written, whatever the status. */
+clb_status clb_job_copy_matrix(struct clb_job *run, const struct clb_dmat *x, bool out,
+                               bool *copied) CLB_MUST_CHECK;
 
 /* Copy between its first columns and memory that the CPU has mapped, by at most so many threads;
  * adjoints by as many as are free. */

@@ -417,8 +417,7 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
         status = clb_queue_flush(chol->run.workspace.queue);
     if (status == CLB_OK)
         status = potrf_factor_here(chol, k, &width, &event);
-    if (event != NULL)
-        clb_event_release(event);
+    clb_event_drop(&event);
     if (status == CLB_OK && width > 0)
         status = potrf_solve(chol, k, width);
     if (status == CLB_OK && chol->keeps && below < chol->n && chol->result->info == 0)

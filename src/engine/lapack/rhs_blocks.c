@@ -82,12 +82,6 @@ struct solve_run {
 /* ---- unified memory: the CPU copies a part of B to one slot while the device works on the other
  */
 
-static struct clb_dmat slot_matrix(const struct solve_run *run, size_t index)
-{
-    const struct clb_rect *rect = &run->solve->progress->part[index];
-    return (struct clb_dmat){run->slot[index % 2].buffer->mem, 0, rect->rows, rect->cols, run->ld};
-}
-
 static char *part_of_b(const struct solve_run *run, size_t index)
 {
     const struct clb_call *call = &run->solve->call;
@@ -130,7 +124,8 @@ static void copy_part(struct solve_run *run, size_t index, bool out)
 static clb_status enqueue_part(struct solve_run *run, size_t index)
 {
     struct slot *slot = &run->slot[index % 2];
-    struct clb_dmat x = slot_matrix(run, index);
+    const struct clb_rect *rect = &run->solve->progress->part[index];
+    const struct clb_dmat x = {slot->buffer->mem, 0, rect->rows, rect->cols, run->ld};
     copy_part(run, index, false);
     clb_status status = enqueue_unmap(run, slot);
     if (status == CLB_OK)
@@ -190,8 +185,7 @@ static clb_status solve_mapped(struct solve_run *run)
         clb_status unmapped = enqueue_unmap(run, &run->slot[i]);
         run->run.stuck = run->run.stuck || unmapped != CLB_OK;
         status = status != CLB_OK ? status : unmapped;
-        if (run->slot[i].ready != NULL)
-            clb_event_release(run->slot[i].ready);
+        clb_event_drop(&run->slot[i].ready);
     }
     return status;
 }
