@@ -32,19 +32,11 @@ CLB_INLINE int64_t clb_c_int(int64_t value, bool ilp64)
 /* Decode TRANS. */
 CLB_INLINE clb_op clb_op_of_letter(char letter)
 {
-    switch (letter) {
-    case 'N':
-    case 'n':
-        return CLB_OP_N;
-    case 'T':
-    case 't':
-        return CLB_OP_T;
-    case 'C':
-    case 'c':
-        return CLB_OP_C;
-    default:
-        return CLB_OP_INVALID;
-    }
+    const char upper = (char)(letter & 0xdf);
+    return upper == 'N'   ? CLB_OP_N
+           : upper == 'T' ? CLB_OP_T
+           : upper == 'C' ? CLB_OP_C
+                          : CLB_OP_INVALID;
 }
 
 /* SIDE, UPLO and DIAG: one of two upper-case letters. Any other is noted in *invalid. */
@@ -57,10 +49,8 @@ CLB_INLINE bool clb_is_letter(char letter, char yes, char no, char argument, cha
 }
 
 /* CBLAS_TRANSPOSE, CBLAS_UPLO, CBLAS_DIAG and CBLAS_SIDE. */
-enum { CLB_NO_TRANS = 111, CLB_TRANS = 112, CLB_CONJ_TRANS = 113 };
-enum { CLB_UPPER = 121, CLB_LOWER = 122 };
-enum { CLB_NON_UNIT = 131, CLB_UNIT = 132 };
-enum { CLB_LEFT = 141, CLB_RIGHT = 142 };
+enum { CLB_NO_TRANS = 111, CLB_TRANS, CLB_CONJ_TRANS, CLB_UPPER = 121, CLB_LOWER };
+enum { CLB_NON_UNIT = 131, CLB_UNIT, CLB_LEFT = 141, CLB_RIGHT };
 
 CLB_INLINE bool clb_is_option(int option, int yes, int no, char argument, char *invalid)
 {
@@ -71,16 +61,10 @@ CLB_INLINE bool clb_is_option(int option, int yes, int no, char argument, char *
 
 CLB_INLINE clb_op clb_op_of_cblas(int trans)
 {
-    switch (trans) {
-    case CLB_NO_TRANS:
-        return CLB_OP_N;
-    case CLB_TRANS:
-        return CLB_OP_T;
-    case CLB_CONJ_TRANS:
-        return CLB_OP_C;
-    default:
-        return CLB_OP_INVALID;
-    }
+    return trans == CLB_NO_TRANS     ? CLB_OP_N
+           : trans == CLB_TRANS      ? CLB_OP_T
+           : trans == CLB_CONJ_TRANS ? CLB_OP_C
+                                     : CLB_OP_INVALID;
 }
 
 CLB_INLINE struct clb_entry clb_entry_for(struct clb_symbol *symbol,

@@ -38,38 +38,27 @@ void clb_run_give_size(const struct clb_run *run)
     clb_host_call(run->host, run->call);
 }
 
-/* Columns of xGEMMTR that are computed at once; a diagonal block of this order is on the stack. */
-enum { BLOCK = 32 };
+/* ---- results and operands with a structure --------------------------------------------------- */
 
-struct level3 {
+/* A call whose result or operand has a structure. */
+struct structured {
     const struct clb_call *call;
     const struct clb_host_blas *host;
     bool hermitian;
     clb_scalar alpha, beta; /* as xGEMM takes them */
 };
 
-struct level3_part {
-    const struct level3 *x;
-    const struct clb_call *call; /* x's */
-    const struct clb_rect *rect;
-};
-
-static struct level3 level3_of(const struct clb_call *call, const struct clb_host_blas *host)
+static struct structured structured_of(const struct clb_call *call,
+                                       const struct clb_host_blas *host)
 {
     const clb_precision precision = call->precision;
-    return (struct level3){
+    return (struct structured){
         call, host, clb_routine_has_flag(call->routine, 'h'),
         clb_scalar_get(precision, clb_routine_has_flag(call->routine, '*'), call->alpha),
         clb_scalar_get(precision, clb_routine_has_flag(call->routine, '+'), call->beta)};
 }
 
-/* The op of the right factor when the left one has `op`: A*A^T, A^T*A and so on. */
-static clb_op adjoint_op(const struct level3 *x, clb_op op)
-{
-    return op != CLB_OP_N ? CLB_OP_N : x->hermitian ? CLB_OP_C : CLB_OP_T;
-}
-
-static void *level3_at(const struct clb_call *call, void *base, size_t i, size_t j, size_t ld)
+static void *element_at(const struct clb_call *call, void *base, size_t i, size_t j, size_t ld)
 {
     return (char *)base + (i + j * ld) * clb_precision_size(call->precision);
 }
@@ -77,217 +66,183 @@ static void *level3_at(const struct clb_call *call, void *base, size_t i, size_t
 /* The address of row i of op(X), and of column j. */
 static void *row_of(const struct clb_call *call, clb_op op, void *x, size_t i, size_t ld)
 {
-    return op == CLB_OP_N ? level3_at(call, x, i, 0, ld) : level3_at(call, x, 0, i, ld);
+    return op == CLB_OP_N ? element_at(call, x, i, 0, ld) : element_at(call, x, 0, i, ld);
 }
 
 static void *column_of(const struct clb_call *call, clb_op op, void *x, size_t j, size_t ld)
 {
-    return op == CLB_OP_N ? level3_at(call, x, 0, j, ld) : level3_at(call, x, j, 0, ld);
+    return row_of(call, op == CLB_OP_N ? CLB_OP_T : CLB_OP_N, x, j, ld);
 }
 
-/* A product whose result is the part of C. */
-static struct clb_call product_into(const struct level3_part *part)
+/* A product whose result is a part of C. */
+static struct clb_call product_into(const struct structured *x, const struct clb_rect *rect)
 {
-    const struct clb_rect *rect = part->rect;
-    struct clb_call product = clb_call_as(part->call, CLB_KIND_gemm);
+    struct clb_call product = clb_call_as(x->call, CLB_KIND_gemm);
     product.m = rect->rows;
     product.n = rect->cols;
-    product.alpha = &part->x->alpha;
-    product.beta = &part->x->beta;
-    product.c = level3_at(part->call, part->call->c, rect->row, rect->col, part->call->ldc);
+    product.alpha = &x->alpha;
+    product.beta = &x->beta;
+    product.c = element_at(x->call, x->call->c, rect->row, rect->col, x->call->ldc);
     return product;
 }
 
 /* ---- xSYMM and xHEMM: blocks of A off the diagonal are general matrices ---------------------- */
 
-/* The op with which a block of A off the diagonal is used. *i, *j become the position at which it
- * is stored: its own, or that of the transposed block. */
-static clb_op stored_block(const struct level3_part *part, size_t *i, size_t *j)
+/* C += the product with the block of A that begins at (i, j), `depth` deep. It is stored there, or
+ * at (j, i) as its transpose. */
+static void add_block(const struct structured *x, const struct clb_rect *rect, size_t i, size_t j,
+                      size_t depth)
 {
-    bool below = *i > *j;
-    if (below != part->call->upper)
-        return CLB_OP_N;
-    size_t row = *i;
-    *i = *j;
-    *j = row;
-    return part->x->hermitian ? CLB_OP_C : CLB_OP_T;
-}
-
-/* C += the product with the block of A that begins at (i, j), `depth` deep. */
-static void add_block(const struct level3_part *part, size_t i, size_t j, size_t depth)
-{
-    const struct clb_call *p = part->call;
-    struct clb_call product = product_into(part);
-    size_t from = p->right ? i : j;
-    clb_op op = stored_block(part, &i, &j);
-    void *a = level3_at(p, p->a, i, j, p->lda);
+    const struct clb_call *p = x->call;
+    struct clb_call product = product_into(x, rect);
+    const size_t from = p->right ? i : j;
+    const bool stored = (i > j) != p->upper;
+    const clb_op op = stored ? CLB_OP_N : x->hermitian ? CLB_OP_C : CLB_OP_T;
+    void *a = stored ? element_at(p, p->a, i, j, p->lda) : element_at(p, p->a, j, i, p->lda);
     product.k = depth;
     product.beta = clb_scalar_one(p->precision);
     product.transa = p->right ? CLB_OP_N : op;
     product.transb = p->right ? op : CLB_OP_N;
-    product.a = p->right ? level3_at(p, p->b, part->rect->row, from, p->ldb) : a;
+    product.a = p->right ? element_at(p, p->b, rect->row, from, p->ldb) : a;
     product.lda = p->right ? p->ldb : p->lda;
-    product.b = p->right ? a : level3_at(p, p->b, from, part->rect->col, p->ldb);
+    product.b = p->right ? a : element_at(p, p->b, from, rect->col, p->ldb);
     product.ldb = p->right ? p->lda : p->ldb;
-    clb_host_call(part->x->host, &product);
+    clb_host_call(x->host, &product);
 }
 
-static void compute_symm(const struct level3_part *part)
+static void compute_symm(const struct structured *x, const struct clb_rect *rect)
 {
-    const struct clb_call *p = part->call;
-    const struct clb_rect *rect = part->rect;
-    size_t first = p->right ? rect->col : rect->row, count = p->right ? rect->cols : rect->rows;
-    size_t behind = first + count, order = p->right ? p->n : p->m;
+    const struct clb_call *p = x->call;
+    const size_t first = p->right ? rect->col : rect->row, order = p->right ? p->n : p->m;
+    const size_t count = p->right ? rect->cols : rect->rows, behind = first + count;
     struct clb_call own = *p;
     own.m = rect->rows;
     own.n = rect->cols;
-    own.a = level3_at(p, p->a, first, first, p->lda);
-    own.b = level3_at(p, p->b, rect->row, rect->col, p->ldb);
-    own.c = level3_at(p, p->c, rect->row, rect->col, p->ldc);
-    clb_host_call(part->x->host, &own);
+    own.a = element_at(p, p->a, first, first, p->lda);
+    own.b = element_at(p, p->b, rect->row, rect->col, p->ldb);
+    own.c = element_at(p, p->c, rect->row, rect->col, p->ldc);
+    clb_host_call(x->host, &own);
     if (first > 0)
-        add_block(part, p->right ? 0 : first, p->right ? first : 0, first);
+        add_block(x, rect, p->right ? 0 : first, p->right ? first : 0, first);
     if (behind < order)
-        add_block(part, p->right ? behind : first, p->right ? first : behind, order - behind);
+        add_block(x, rect, p->right ? behind : first, p->right ? first : behind, order - behind);
 }
 
 /* ---- a triangle of C ------------------------------------------------------------------------- */
 
-static void compute_all(const struct level3 *x);
+static void compute_all(const struct structured *x);
 
 /* A part on the diagonal is a smaller problem of the same routine. */
-static void compute_diagonal(const struct level3_part *part)
+static void compute_diagonal(const struct structured *x, const struct clb_rect *rect)
 {
-    const struct clb_call *p = part->call;
-    size_t i = part->rect->row;
+    const struct clb_call *p = x->call;
+    const size_t i = rect->row;
     struct clb_call own = *p;
-    own.m = own.n = part->rect->rows;
+    own.m = own.n = rect->rows;
     own.a = row_of(p, p->transa, p->a, i, p->lda);
     if (p->kind == CLB_KIND_gemmtr)
         own.b = column_of(p, p->transb, p->b, i, p->ldb);
     else if (p->kind == CLB_KIND_syr2k)
         own.b = row_of(p, p->transa, p->b, i, p->ldb);
-    own.c = level3_at(p, p->c, i, i, p->ldc);
-    struct level3 smaller = *part->x;
+    own.c = element_at(p, p->c, i, i, p->ldc);
+    struct structured smaller = *x;
     smaller.call = &own;
     compute_all(&smaller);
 }
 
-static struct clb_call gemmtr_product(const struct level3_part *part)
+static struct clb_call gemmtr_product(const struct structured *x, const struct clb_rect *rect)
 {
-    const struct clb_call *p = part->call;
-    struct clb_call product = product_into(part);
+    const struct clb_call *p = x->call;
+    struct clb_call product = product_into(x, rect);
     product.transa = p->transa;
     product.transb = p->transb;
-    product.a = row_of(p, p->transa, p->a, part->rect->row, p->lda);
-    product.b = column_of(p, p->transb, p->b, part->rect->col, p->ldb);
-    product.lda = p->lda;
-    product.ldb = p->ldb;
+    product.a = row_of(p, p->transa, p->a, rect->row, p->lda);
+    product.b = column_of(p, p->transb, p->b, rect->col, p->ldb);
     return product;
 }
 
-static void compute_gemmtr(const struct level3_part *part)
-{
-    const struct clb_call product = gemmtr_product(part);
-    clb_host_call(part->x->host, &product);
-}
-
 /* C += alpha * X*Y^T or X^T*Y, or Y^H and X^H, with rows of op(X) and of op(Y). */
-static void add_adjoint(const struct level3_part *part, const void *alpha, const void *beta,
-                        void *x, size_t ldx, void *y, size_t ldy)
+static void add_adjoint(const struct structured *x, const struct clb_rect *rect, const void *alpha,
+                        const void *beta, bool b_first)
 {
-    const struct clb_call *p = part->call;
-    struct clb_call product = product_into(part);
+    const struct clb_call *p = x->call;
+    struct clb_call product = product_into(x, rect);
+    void *const second = p->kind == CLB_KIND_syrk || b_first ? p->a : p->b;
+    const size_t ld_second = p->kind == CLB_KIND_syrk || b_first ? p->lda : p->ldb;
     product.alpha = alpha;
     product.beta = beta;
     product.transa = p->transa;
-    product.transb = adjoint_op(part->x, p->transa);
-    product.a = row_of(p, p->transa, x, part->rect->row, ldx);
-    product.b = row_of(p, p->transa, y, part->rect->col, ldy);
-    product.lda = ldx;
-    product.ldb = ldy;
-    clb_host_call(part->x->host, &product);
+    product.transb = p->transa != CLB_OP_N ? CLB_OP_N : x->hermitian ? CLB_OP_C : CLB_OP_T;
+    product.lda = b_first ? p->ldb : p->lda;
+    product.ldb = ld_second;
+    product.a = row_of(p, p->transa, b_first ? p->b : p->a, rect->row, product.lda);
+    product.b = row_of(p, p->transa, second, rect->col, ld_second);
+    clb_host_call(x->host, &product);
 }
 
-static void compute_syrk(const struct level3_part *part)
+static void compute_part(const struct structured *x, const struct clb_rect *rect)
 {
-    const struct clb_call *p = part->call;
-    add_adjoint(part, &part->x->alpha, &part->x->beta, p->a, p->lda, p->a, p->lda);
-}
-
-static void compute_syr2k(const struct level3_part *part)
-{
-    const struct clb_call *p = part->call;
-    clb_scalar second = part->x->alpha;
-    if (part->x->hermitian)
-        second = clb_scalar_conjugate(p->precision, second);
-    add_adjoint(part, &part->x->alpha, &part->x->beta, p->a, p->lda, p->b, p->ldb);
-    add_adjoint(part, &second, clb_scalar_one(p->precision), p->b, p->ldb, p->a, p->lda);
-}
-
-static void compute_part(const struct level3 *x, const struct clb_rect *rect)
-{
-    const struct level3_part part = {x, x->call, rect};
-    if (x->call->kind == CLB_KIND_symm)
-        compute_symm(&part);
-    else if (rect->row == rect->col)
-        compute_diagonal(&part);
-    else if (x->call->kind == CLB_KIND_syrk)
-        compute_syrk(&part);
-    else if (x->call->kind == CLB_KIND_syr2k)
-        compute_syr2k(&part);
-    else
-        compute_gemmtr(&part);
+    const struct clb_call *p = x->call;
+    if (p->kind == CLB_KIND_symm) {
+        compute_symm(x, rect);
+    } else if (rect->row == rect->col) {
+        compute_diagonal(x, rect);
+    } else if (p->kind == CLB_KIND_gemmtr) {
+        const struct clb_call product = gemmtr_product(x, rect);
+        clb_host_call(x->host, &product);
+    } else {
+        add_adjoint(x, rect, &x->alpha, &x->beta, false);
+        const clb_scalar conjugate = clb_scalar_conjugate(p->precision, x->alpha);
+        if (p->kind == CLB_KIND_syr2k)
+            add_adjoint(x, rect, x->hermitian ? &conjugate : &x->alpha,
+                        clb_scalar_one(p->precision), true);
+    }
 }
 
 /* ---- xGEMMTR from products ------------------------------------------------------------------- */
 
+/* Columns that are computed at once; a diagonal block of this order is on the stack. */
+enum { BLOCK = 32 };
+
 /* A diagonal block: computes the whole product on the stack, then copies its triangle. */
-static void compose_diagonal(const struct level3_part *part)
+static void compose_diagonal(const struct structured *x, const struct clb_rect *rect)
 {
-    const struct clb_call *p = part->call;
-    const struct clb_rect *rect = part->rect;
-    const void *one = clb_scalar_one(p->precision);
+    const struct clb_call *p = x->call;
     double block[2 * BLOCK * BLOCK];
-    struct clb_call product = gemmtr_product(part);
+    struct clb_call product = gemmtr_product(x, rect);
     product.beta = clb_scalar_zero(p->precision);
     product.c = block;
     product.ldc = BLOCK;
-    clb_host_call(part->x->host, &product);
+    clb_host_call(x->host, &product);
     for (size_t j = 0; j < rect->cols; j++) {
-        size_t first = p->upper ? 0 : j, rows = p->upper ? j + 1 : rect->rows - j;
-        clb_merge_tile(p->precision, rows, 1, one, level3_at(p, block, first, j, BLOCK), BLOCK,
-                       &part->x->beta, level3_at(p, p->c, rect->row + first, rect->col + j, p->ldc),
-                       p->ldc);
+        const size_t first = p->upper ? 0 : j, rows = p->upper ? j + 1 : rect->rows - j;
+        clb_merge_tile(p->precision, rows, 1, clb_scalar_one(p->precision),
+                       element_at(p, block, first, j, BLOCK), BLOCK, &x->beta,
+                       element_at(p, p->c, rect->row + first, rect->col + j, p->ldc), p->ldc);
     }
 }
 
-static void compose_gemmtr(const struct level3 *x)
+static void compute_all(const struct structured *x)
 {
     const struct clb_call *p = x->call;
-    for (size_t j = 0; j < p->n; j += BLOCK) {
-        size_t cols = clb_min((size_t)BLOCK, p->n - j);
-        const struct clb_rect diagonal = {j, j, cols, cols};
-        const struct clb_rect beside = p->upper
-                                           ? (struct clb_rect){0, j, j, cols}
-                                           : (struct clb_rect){j + cols, j, p->n - j - cols, cols};
-        compose_diagonal(&(struct level3_part){x, x->call, &diagonal});
-        if (beside.rows > 0)
-            compute_gemmtr(&(struct level3_part){x, x->call, &beside});
+    if (x->host->of[p->kind] != NULL) {
+        clb_host_call(x->host, p);
+        return;
     }
-}
-
-static void compute_all(const struct level3 *x)
-{
-    if (x->host->of[x->call->kind] != NULL)
-        clb_host_call(x->host, x->call);
-    else
-        compose_gemmtr(x);
+    for (size_t j = 0; j < p->n; j += BLOCK) {
+        const size_t cols = clb_min((size_t)BLOCK, p->n - j), end = j + cols;
+        const struct clb_rect diagonal = {j, j, cols, cols};
+        const struct clb_rect beside = {p->upper ? 0 : end, j, p->upper ? j : p->n - end, cols};
+        const struct clb_call product = gemmtr_product(x, &beside);
+        compose_diagonal(x, &diagonal);
+        if (beside.rows > 0)
+            clb_host_call(x->host, &product);
+    }
 }
 
 void clb_level3_compute_part(struct clb_run *run, const struct clb_rect *rect)
 {
-    const struct level3 x = level3_of(run->call, run->host);
+    const struct structured x = structured_of(run->call, run->host);
     if (rect == NULL)
         compute_all(&x);
     else
@@ -305,7 +260,7 @@ int clb_route_compose_gemmtr(struct clb_entry *entry, struct clb_host_blas *host
         clb_next_blas_open(&next, entry, CLB_NEEDS(gemm) | CLB_NEEDS(gemmtr));
         host = &next.host;
     }
-    const struct level3 x = level3_of(&entry->call, host);
+    const struct structured x = structured_of(&entry->call, host);
     compute_all(&x);
     return 0;
 }

@@ -187,50 +187,28 @@ static bool overlaps(struct clb_run *run)
     return !clb_run_is_lapacke(run) && clb_call_overlaps(run->call);
 }
 
-static clb_reason reason_of_state(clb_runtime_state state)
-{
-    switch (state) {
-    case CLB_RUNTIME_ABANDONED:
-        return CLB_REASON_FORKED;
-    case CLB_RUNTIME_QUARANTINED:
-        return CLB_REASON_QUARANTINED;
-    case CLB_RUNTIME_STARTING:
-        return CLB_REASON_STARTING;
-    default:
-        return CLB_REASON_NODEVICE;
-    }
-}
-
 static bool has_no_device(struct clb_run *run)
 {
     clb_runtime_state state;
     run->runtime = clb_runtime_get(&state);
-    if (run->runtime != NULL)
-        return false;
-    if (state != CLB_RUNTIME_STARTING)
+    if (run->runtime == NULL && state != CLB_RUNTIME_STARTING)
         clb_threshold_decline_all();
-    run->reason = reason_of_state(state);
-    return true;
+    run->reason = state == CLB_RUNTIME_ABANDONED     ? CLB_REASON_FORKED
+                  : state == CLB_RUNTIME_QUARANTINED ? CLB_REASON_QUARANTINED
+                  : state == CLB_RUNTIME_STARTING    ? CLB_REASON_STARTING
+                                                     : CLB_REASON_NODEVICE;
+    return run->runtime == NULL;
 }
 
 static bool has_no_kernels(struct clb_run *run)
 {
-    switch (clb_gemm_variant_get(run->runtime, run->call->precision, &run->variant)) {
-    case CLB_OK:
-        return false;
-    case CLB_ERR_NOMEM:
-        run->reason = CLB_REASON_NOMEMORY;
-        return true;
-    case CLB_ERR_UNSUPPORTED:
-        run->reason = CLB_REASON_QUARANTINED;
-        return true;
-    case CLB_ERR_STARTING:
-        run->reason = CLB_REASON_STARTING;
-        return true;
-    default:
-        run->reason = CLB_REASON_NODEVICE;
-        return true;
-    }
+    const clb_status status =
+        clb_gemm_variant_get(run->runtime, run->call->precision, &run->variant);
+    run->reason = status == CLB_ERR_NOMEM         ? CLB_REASON_NOMEMORY
+                  : status == CLB_ERR_UNSUPPORTED ? CLB_REASON_QUARANTINED
+                  : status == CLB_ERR_STARTING    ? CLB_REASON_STARTING
+                                                  : CLB_REASON_NODEVICE;
+    return status != CLB_OK;
 }
 
 static bool is_slow(struct clb_run *run)

@@ -94,29 +94,15 @@ void clb_lapacke_decode(struct clb_run *run)
         call->lwork = (least > 1 ? least : 1) * OWN_COLUMNS;
 }
 
-static char other_part(char part)
-{
-    switch (part) {
-    case 'U':
-        return 'L';
-    case 'L':
-        return 'U';
-    case 'u':
-        return 'l';
-    case 'l':
-        return 'u';
-    default:
-        return part;
-    }
-}
-
-/* The memory of a row-major matrix is that of its transpose in column-major order. */
+/* The memory of a row-major matrix is that of its transpose in column-major order, where U and L
+ * change places. */
 static bool has_nan(const struct clb_run *run, const struct clb_lapacke_matrix *matrix)
 {
     const bool by_rows = is_by_rows(run);
+    const char part =
+        (char)(by_rows && matrix->part != 0 ? matrix->part ^ 'U' ^ 'L' : matrix->part);
     return clb_has_nan(run->call->precision, by_rows ? matrix->cols : matrix->rows,
-                       by_rows ? matrix->rows : matrix->cols, *matrix->at, matrix->ld,
-                       by_rows ? other_part(matrix->part) : matrix->part);
+                       by_rows ? matrix->rows : matrix->cols, *matrix->at, matrix->ld, part);
 }
 
 /* Tau is input where the number of reflectors is. */
