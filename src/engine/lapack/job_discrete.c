@@ -9,8 +9,8 @@
 clb_status clb_job_plan(struct clb_job *run, size_t most)
 {
     run->transfers = calloc(1, sizeof *run->transfers);
-    run->transfer = calloc(most, sizeof *run->transfer);
-    return run->transfers != NULL && run->transfer != NULL ? CLB_OK : CLB_ERR_NOMEM;
+    run->transfer = run->transfers != NULL ? calloc(most, sizeof *run->transfer) : NULL;
+    return run->transfer != NULL ? CLB_OK : CLB_ERR_NOMEM;
 }
 
 struct clb_transfer *clb_job_add(struct clb_job *run, bool down, const struct clb_dmat *x,
