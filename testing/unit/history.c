@@ -203,7 +203,7 @@ static void asked_again(void *unused)
     for (int i = 0; i < 100; i++)
         expect(clb_history_recall(&far, true, &known, &asks, &calls) && !asks,
                "call %d is asked about", i);
-    clb_history_forget(&far);
+    clb_history_decide(&far, NULL);
     expect(!clb_history_recall(&far, true, &known, &asks, &calls), "it is not forgotten");
 }
 

@@ -86,7 +86,4 @@ CLB_INLINE bool clb_work_is_small(struct clb_symbol *symbol, double work)
  * argument to the error handler that the routine would call (xerbla_, ...). */
 void clb_compose_gemmtr(struct clb_entry *entry);
 
-/* errors.c: report that argument number `position`, from 1, is wrong, to that error handler. */
-void clb_report_argument(const struct clb_symbol *symbol, const void *caller, int position);
-
 #endif

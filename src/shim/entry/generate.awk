@@ -49,44 +49,55 @@ function put(indent, text,    i, part, line, count, margin)
     print line
 }
 
-function add(type, name)
+# Add an argument and the statement that decodes it.
+function add(type, name, statement)
 {
     parameters = parameters (parameters == "" ? "" : ", ") type name
     arguments = arguments (arguments == "" ? "" : ", ") name
     argument_count++
+    decoding[++statements] = statement
 }
 
-# Set the parameters and the names of the arguments; `scalars` are the types of alpha and beta, of C.
-function list_arguments(has_work, alpha, beta,    i, c, option, number)
+# Set the parameters, the names of the arguments and their decoding; `alpha` and `beta` are the types
+# of these.
+function list_arguments(has_work, alpha, beta,    i, c, name, option, number, test, op)
 {
     parameters = arguments = ""
-    argument_count = letters = 0
+    argument_count = letters = statements = 0
     option = kind == "fortran" ? "const char *" : kind == "cblas" ? "int " : "char "
     number = kind == "fortran" ? "const void *" : "int64_t "
+    test = kind == "cblas" ? "clb_is_option" : "clb_is_letter"
+    op = kind == "cblas" ? "clb_op_of_cblas" : "clb_op_of_letter"
     if (kind != "fortran")
-        add("int ", "layout")
+        add("int ", "layout", "entry.layout = layout;")
+    if (kind == "cblas")
+        decoding[++statements] = "if (layout != CLB_ROW_MAJOR && layout != CLB_COL_MAJOR)\n        call->invalid = 'l';"
+    if (kind == "lapacke")
+        decoding[++statements] = "call->info = &info;"
+    if (kind == "lapacke" && checks)
+        decoding[++statements] = "entry.checks = clb_next_checks_nan(symbol, caller);"
     for (i = 1; i <= length(signature); i++) {
         c = substr(signature, i, 1)
-        if (index("sudtT", c)) {
-            add(option, name_of[c])
-            letters++
-        } else if (index("mnkr", c)) {
-            add(number, name_of[c])
-        } else if (c == "*") {
-            add(kind == "cblas" ? alpha : "const void *", "alpha")
-        } else if (c == "+") {
-            add(kind == "cblas" ? beta : "const void *", "beta")
-        } else if (index("ABC", c)) {
-            add("void *", name_of[c])
-            add(number, "ld" name_of[c])
-        } else if (c == "w") {
-            if (has_work) {
-                add("void *", "work")
-                add(number, "lwork")
-            }
-        } else if (c != "i" || kind == "fortran") {
-            add("void *", name_of[c])
-        }
+        name = name_of[c]
+        if (index("sud", c))
+            add(option, name, "call->" field_of[c] " = " test "(" letter(name) ", " yes_no[kind == "cblas", c] ", '" c "', &call->invalid);")
+        else if (index("tT", c))
+            add(option, name, "call->" field_of[c] " = " op "(" letter(name) ");")
+        else if (index("mnkr", c))
+            add(number, name, "call->" name " = (size_t)" integer(name) ";")
+        else if (c == "*")
+            add(alpha, "alpha", "call->alpha = " (alpha ~ /\*$/ ? "" : "&") "alpha;")
+        else if (c == "+")
+            add(beta, "beta", "call->beta = " (beta ~ /\*$/ ? "" : "&") "beta;")
+        else if (c != "w" && (c != "i" || kind == "fortran"))
+            add("void *", name, "call->" name " = " name ";")
+        else if (c == "w" && has_work)
+            add("void *", "work", "call->work = work;")
+        if (index("ABC", c))
+            add(number, "ld" name, "call->ld" name " = (size_t)" integer("ld" name) ";")
+        else if (c == "w" && has_work)
+            add(number, "lwork", "call->lwork = " integer("lwork") ";")
+        letters += index("sudtT", c) > 0
     }
 }
 
@@ -132,44 +143,6 @@ function work_of_sizes(    text)
     return text
 }
 
-function put_decoding(has_work, alpha, beta,    i, c, test, op)
-{
-    test = kind == "cblas" ? "clb_is_option" : "clb_is_letter"
-    op = kind == "cblas" ? "clb_op_of_cblas" : "clb_op_of_letter"
-    if (kind != "fortran")
-        print "    entry.layout = layout;"
-    if (kind == "cblas")
-        print "    if (layout != CLB_ROW_MAJOR && layout != CLB_COL_MAJOR)\n        call->invalid = 'l';"
-    if (kind == "lapacke") {
-        print "    call->info = &info;"
-        if (checks)
-            print "    entry.checks = clb_next_checks_nan(symbol, caller);"
-    }
-    for (i = 1; i <= length(signature); i++) {
-        c = substr(signature, i, 1)
-        if (index("sud", c))
-            put(4, "call->" field_of[c] " = " test "(" letter(name_of[c]) ", " yes_no[kind == "cblas", c] ", '" c "', &call->invalid);")
-        else if (index("tT", c))
-            print "    call->" field_of[c] " = " op "(" letter(name_of[c]) ");"
-        else if (index("mnkr", c))
-            print "    call->" name_of[c] " = (size_t)" integer(name_of[c]) ";"
-        else if (c == "*")
-            print "    call->alpha = " (alpha ~ /\*$/ ? "" : "&") "alpha;"
-        else if (c == "+")
-            print "    call->beta = " (beta ~ /\*$/ ? "" : "&") "beta;"
-        else if (index("ABC", c)) {
-            print "    call->" name_of[c] " = " name_of[c] ";"
-            print "    call->ld" name_of[c] " = (size_t)" integer("ld" name_of[c]) ";"
-        } else if (c == "w") {
-            if (has_work) {
-                print "    call->work = work;"
-                print "    call->lwork = " integer("lwork") ";"
-            }
-        } else if (c != "i" || kind == "fortran")
-            print "    call->" name_of[c] " = " name_of[c] ";"
-    }
-}
-
 # The functions of a routine for precisions whose arguments have the same types. `function_name` is
 # unique; `forms` has the numbers of the exported names.
 function put_functions(function_name, letters_of, first, last, has_work, alpha, beta,
@@ -194,7 +167,8 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
         print "    int64_t info = 0;"
     print "    struct clb_entry entry = clb_entry_for(symbol, target, caller);"
     print "    struct clb_call *const call = &entry.call;"
-    put_decoding(has_work, alpha, beta)
+    for (i = 1; i <= statements; i++)
+        put(4, decoding[i])
     if (kind == "lapacke")
         print "    if (clb_route_lapacke(&entry, NULL))\n        return clb_c_int(info, wide);"
     else

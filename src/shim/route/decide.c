@@ -138,7 +138,7 @@ static bool is_for_next_by_history(struct clb_run *run)
     if (!run->known.by_times)
         return !run->known.for_device;
     if (!run->turned && clb_prediction_is_for_device(&alone) != run->known.for_device)
-        clb_history_forget(&run->key); /* the times have decided otherwise: ask all again */
+        clb_history_decide(&run->key, NULL); /* the times have decided otherwise: ask all again */
     return clb_prediction_is_for_device(&run->prediction) == run->turned;
 }
 

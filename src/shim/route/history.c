@@ -178,12 +178,6 @@ void clb_history_decide(const struct clb_history_key *key, const struct clb_deci
     clb_unlock(&lock);
 }
 
-void clb_history_forget(const struct clb_history_key *key)
-{
-    publish(take(key), key, NULL);
-    clb_unlock(&lock);
-}
-
 /* Whether a declined call is to be asked about again, and for how many it stands. */
 static bool asks_again(struct history_entry *entry, const struct clb_decision *decision,
                        unsigned *calls)

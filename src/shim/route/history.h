@@ -66,9 +66,8 @@ struct clb_decision {
 void clb_history_correct(const struct clb_history_key *key, double work,
                          struct clb_prediction *alone);
 
-/* Remember a decision that follows from the last prediction; forget it. */
+/* Remember a decision that follows from the last prediction; NULL: forget it. */
 void clb_history_decide(const struct clb_history_key *key, const struct clb_decision *decision);
-void clb_history_forget(const struct clb_history_key *key);
 
 /* Takes no lock, needs no guard of the host's state. False: the call must be decided anew, because
  *   - no such call was decided yet, or another one has taken the place, or

@@ -83,38 +83,31 @@ void clb_profile_format(struct clb_text *text, const char *key, const struct clb
                       (unsigned long long)clb_cache_hash(text->data, text->length));
 }
 
-static bool parse_start(const char *line, struct clb_time *start)
-{
-    unsigned long long nanos;
-    if (sscanf(line, "start %llu %u\n", &nanos, &start->count) != 2 || nanos == 0 ||
-        start->count == 0)
-        return false;
-    start->seconds = 1e-9F * (float)nanos;
-    return true;
-}
-
+/* False: the line is damaged. */
 static bool parse_line(const char *line, struct clb_profile *profile)
 {
     char side[8], family[8], letter;
     int class, s = 0, f = 0;
-    unsigned long long nanos;
-    unsigned count;
-    if (strncmp(line, "start ", 6) == 0)
-        return parse_start(line, &profile->start);
-    if (sscanf(line, "%7s %7s %c %d %llu %u", side, family, &letter, &class, &nanos, &count) != 6)
-        return false;
-    while (s < CLB_SIDES && strcmp(side, side_names[s]) != 0)
-        s++;
-    while (f < CLB_COST_FAMILIES_COUNT &&
-           strcmp(family, clb_cost_family_name((clb_cost_family)f)) != 0)
-        f++;
-    const char *found = strchr(letters, letter);
-    if (s == CLB_SIDES || f == CLB_COST_FAMILIES_COUNT || found == NULL || class < 0 ||
-        class >= CLB_COST_CLASSES || nanos == 0 || count == 0)
-        return false;
-    profile->side[s].of[f][found - letters][class] =
-        (struct clb_time){.seconds = 1e-9F * (float)nanos, .count = count};
-    return true;
+    unsigned long long nanos = 0;
+    struct clb_time time = {0}, *at = &profile->start;
+    if (sscanf(line, "start %llu %u\n", &nanos, &time.count) != 2) {
+        if (sscanf(line, "%7s %7s %c %d %llu %u", side, family, &letter, &class, &nanos,
+                   &time.count) != 6)
+            return false;
+        while (s < CLB_SIDES && strcmp(side, side_names[s]) != 0)
+            s++;
+        while (f < CLB_COST_FAMILIES_COUNT &&
+               strcmp(family, clb_cost_family_name((clb_cost_family)f)) != 0)
+            f++;
+        const char *found = strchr(letters, letter);
+        if (s == CLB_SIDES || f == CLB_COST_FAMILIES_COUNT || found == NULL || class < 0 ||
+            class >= CLB_COST_CLASSES)
+            return false;
+        at = &profile->side[s].of[f][found - letters][class];
+    }
+    time.seconds = 1e-9F * (float)nanos;
+    *at = time;
+    return nanos != 0 && time.count != 0;
 }
 
 bool clb_profile_parse(const char *text, const char *key, struct clb_profile *profile)

@@ -27,15 +27,11 @@ atomic_bool clb_verify_passed[CLB_ROUTINES][CLB_VERIFY_CLASSES];
 
 _Atomic long clb_verified_calls;
 
+/* What a check of the kernel that has passed is called in the cache. */
 static void name_first_use(const struct clb_run *run, char name[80])
 {
     snprintf(name, 80, "results of %s %d, version " CLB_VERSION,
              clb_routines[run->call->routine].name, run->size_class);
-}
-
-static void set_passed(const struct clb_run *run)
-{
-    atomic_store(&clb_verify_passed[run->call->routine][run->size_class], true);
 }
 
 /* Whether this use of a kernel is the first one that is known of. */
@@ -43,10 +39,10 @@ static bool is_first_use(const struct clb_run *run)
 {
     char name[80];
     name_first_use(run, name);
-    if (!clb_program_is_checked(run->variant->program, name))
-        return true;
-    set_passed(run);
-    return false;
+    const bool passed = clb_program_is_checked(run->variant->program, name);
+    if (passed)
+        atomic_store(&clb_verify_passed[run->call->routine][run->size_class], true);
+    return !passed;
 }
 
 /* Every 1/p-th call, by their number in this process. */
@@ -128,7 +124,7 @@ static void note_passed(const struct clb_run *run)
         return;
     name_first_use(run, name);
     clb_program_set_checked(run->runtime, run->variant->program, name);
-    set_passed(run);
+    atomic_store(&clb_verify_passed[run->call->routine][run->size_class], true);
 }
 
 static bool end_verification(struct clb_run *run, const struct clb_verdict *verdict)
