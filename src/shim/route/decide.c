@@ -52,6 +52,19 @@ bool clb_decide_has_history(const struct clb_run *run)
     return clb_run_is_auto(run) && !clb_decide_learns();
 }
 
+/* A C name of LAPACK copies matrices besides, and then makes such a call. */
+bool clb_decide_times_both(const struct clb_run *run)
+{
+    return clb_config_get()->mode == CLB_MODE_AUTO && clb_run_is_auto(run) &&
+           !clb_config_get()->reproducible && !clb_run_is_lapacke(run);
+}
+
+bool clb_run_is_learnt(const struct clb_run *run)
+{
+    return clb_decide_learns() || (!clb_config_get()->reproducible && clb_run_is_auto(run) &&
+                                   clb_prediction_is_known(&run->prediction));
+}
+
 /* ---- what the history has decided ------------------------------------------------------------ */
 
 struct clb_next_library clb_decide_next(const struct clb_host_blas *host,
@@ -116,7 +129,7 @@ static bool is_remembered(struct clb_run *run)
         return false;
     run->next = clb_decide_next(run->host, target);
     run->key = clb_decide_key(run->entry, &run->next);
-    const bool timed = clb_predict_times_both(run) && clb_runtime_peek() != NULL;
+    const bool timed = clb_decide_times_both(run) && clb_runtime_peek() != NULL;
     run->is_known = clb_history_recall(&run->key, timed, &run->known, &run->asks, &run->stands_for);
     if (!run->is_known || run->known.for_device || run->asks)
         return false;

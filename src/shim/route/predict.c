@@ -33,13 +33,6 @@ static struct clb_profile_owner owner_of(const struct clb_next_library *next,
                                       .threads = next->threads};
 }
 
-/* A C name of LAPACK copies matrices besides, and then makes such a call. */
-bool clb_predict_times_both(const struct clb_run *run)
-{
-    return clb_config_get()->mode == CLB_MODE_AUTO && clb_run_is_auto(run) &&
-           !clb_config_get()->reproducible && !clb_run_is_lapacke(run);
-}
-
 /* Whether durations are asked for: to decide, for reports, or to learn. */
 static bool wants_prediction(const struct clb_run *run)
 {
@@ -60,7 +53,7 @@ static struct clb_prediction predict(struct clb_run *run, const struct clb_devic
 
 void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone)
 {
-    if (!clb_predict_times_both(run) || !clb_prediction_is_known(alone))
+    if (!clb_decide_times_both(run) || !clb_prediction_is_known(alone))
         return;
     const bool disturbed = clb_decide_others(alone) > 0;
     run->turned = clb_history_tries(&run->key, run->stands_for, disturbed, alone);
@@ -225,12 +218,6 @@ bool clb_predict_has_no_kernels(struct clb_run *run)
 }
 
 /* ---- what calls take ------------------------------------------------------------------------- */
-
-bool clb_predict_is_learnt(const struct clb_run *run)
-{
-    return clb_decide_learns() || (!clb_config_get()->reproducible && clb_run_is_auto(run) &&
-                                   clb_prediction_is_known(&run->prediction));
-}
 
 double clb_predict_cpu_now(const struct clb_device *device)
 {

@@ -113,7 +113,7 @@ static clb_reason run_family(struct clb_run *run)
 /* The call is for the device: run and time it there. */
 static clb_reason run_and_learn(struct clb_run *run)
 {
-    const bool learns = clb_predict_is_learnt(run);
+    const bool learns = clb_run_is_learnt(run);
     const bool timed = clb_runs_are_timed() || learns;
     const double cpu_begin = learns ? clb_predict_cpu_now(&run->runtime->device) : NAN;
     const double begin = timed ? clb_now() : 0;

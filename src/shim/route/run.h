@@ -108,8 +108,11 @@ struct clb_history_key clb_decide_key(const struct clb_entry *entry,
                                       const struct clb_next_library *next);
 /* Whether the history's decisions count for the call, and it adds to them. */
 bool clb_decide_has_history(const struct clb_run *run);
-/* Whether what calls take is written to a profile: CLBLAS_SHIM_LEARN. */
+/* Whether what calls take is written to a profile: CLBLAS_SHIM_LEARN. Whether such calls are timed
+ * on both sides; and the call's duration on the device says something. */
 bool clb_decide_learns(void);
+bool clb_decide_times_both(const struct clb_run *run);
+bool clb_run_is_learnt(const struct clb_run *run);
 /* How many times as long as alone a call takes on a side beside so many others. */
 double clb_decide_crowding(const struct clb_next_library *next, clb_side side, double others);
 /* How many other threads' calls count beside such a one. */
@@ -118,9 +121,7 @@ void clb_decide_set_prediction(struct clb_run *run, const struct clb_prediction 
 
 /* ---- predict.c: calls that the history does not know, and what calls take -------------------- */
 
-/* Whether such calls are timed on both sides; and the call may be one of those that go to the other
- * side, to be timed there. */
-bool clb_predict_times_both(const struct clb_run *run);
+/* The call may be one of those that go to the other side, to be timed there. */
 void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone);
 
 /* The gates for calls that the history doesn't know. A device that is not started yet is not worth
@@ -135,10 +136,8 @@ double clb_predict_time_limit(const struct clb_run *run);
 /* Keep the decision of a call that was asked about, for the next one like it. */
 void clb_predict_remember(struct clb_run *run, clb_reason reason);
 
-/* Whether the call's duration on the device says something. The process's CPU time where the device
- * is the CPU: others that use the CPU lengthen a call, but not its CPU time; else NAN. The call has
- * taken run->seconds on the device since cpu_begin. */
-bool clb_predict_is_learnt(const struct clb_run *run);
+/* The process's CPU time where the device is the CPU: others that use the CPU lengthen a call, but
+ * not its CPU time; else NAN. The call has taken run->seconds on the device since cpu_begin. */
 double clb_predict_cpu_now(const struct clb_device *device);
 void clb_predict_learn(const struct clb_run *run, double cpu_begin);
 
