@@ -227,13 +227,6 @@ const char *bench_shim(void)
     return set != NULL ? set : find_built("/.libs/libclblas_shim.so.0", path);
 }
 
-const char *bench_sliced(void)
-{
-    static char path[PATH_MAX + 64];
-    const char *set = getenv("BENCH_SLICED");
-    return set != NULL ? set : find_built("/testing/bench/.libs/reference_sliced.so", path);
-}
-
 bool bench_has_avx512(void)
 {
 #if defined(__x86_64__)

@@ -53,7 +53,6 @@ const char *bench_reference(void); /* BENCH_REFERENCE, or Debian's */
 const char *
 bench_reference_lapack(void);     /* BENCH_REFERENCE_LAPACK, likewise; open the BLAS first */
 const char *bench_openblas(void); /* BENCH_OPENBLAS, or Debian's */
-const char *bench_sliced(void);   /* BENCH_SLICED, or reference_sliced of the build */
 const char *bench_shim(void);     /* BENCH_SHIM, or the one beside the program's build folder */
 
 /* The CPU's AVX-512, that an older OpenBLAS may not know how to use on a newer CPU. */

@@ -5,7 +5,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void fail(struct problem *p, const char *format, ...)
@@ -35,10 +34,7 @@ struct kept {
 
 static void *copy_of(const void *from, size_t bytes)
 {
-    void *copy = malloc(bytes + 1);
-    if (copy == NULL)
-        abort();
-    return memcpy(copy, from, bytes);
+    return memcpy(make_memory(bytes), from, bytes);
 }
 
 static size_t tau_bytes(const struct problem *p)
@@ -48,27 +44,22 @@ static size_t tau_bytes(const struct problem *p)
 
 static struct kept keep(const struct problem *p)
 {
-    struct kept kept = {.spans = calloc(p->memory.count + 1, sizeof *kept.spans),
+    struct kept kept = {.spans = make_memory(p->memory.count * sizeof *kept.spans),
                         .tau = copy_of(p->tau, tau_bytes(p)),
                         .ipiv = copy_of(p->ipiv, (size_t)p->pivots * sizeof *p->ipiv),
                         .info = p->info};
-    for (size_t i = 0; kept.spans != NULL && i < p->memory.count; i++)
+    for (size_t i = 0; i < p->memory.count; i++)
         kept.spans[i] = copy_of(p->memory.spans[i].at, p->memory.spans[i].bytes);
     return kept;
 }
 
 static void put_back(struct problem *p, struct kept *kept)
 {
-    for (size_t i = 0; kept->spans != NULL && i < p->memory.count; i++) {
+    for (size_t i = 0; i < p->memory.count; i++)
         memcpy(p->memory.spans[i].at, kept->spans[i], p->memory.spans[i].bytes);
-        free(kept->spans[i]);
-    }
     memcpy(p->tau, kept->tau, tau_bytes(p));
     memcpy(p->ipiv, kept->ipiv, (size_t)p->pivots * sizeof *p->ipiv);
     p->info = kept->info;
-    free(kept->spans);
-    free(kept->tau);
-    free(kept->ipiv);
 }
 
 /* The output as a library computes it from the same input. */
@@ -226,6 +217,15 @@ static void check_entry(struct problem *p, struct witness *w, const struct sums 
         fail_entry(p, x, i, j, "bound", creall(found), creall(expected), bound);
     else if (!(fabsl(cimagl(found) - cimagl(expected)) <= bound))
         fail_entry(p, x, i, j, "imaginary, bound", cimagl(found), cimagl(expected), bound);
+}
+
+void check_real_diagonal(struct problem *p, const struct operand *x)
+{
+    for (long i = 0; i < x->rows; i++) {
+        const number value = get_number(p->p, element(p, x, i, i));
+        if (cimagl(value) != 0 && isfinite(creall(value)))
+            fail(p, "diagonal entry %ld has the imaginary part %.9Lg", i, cimagl(value));
+    }
 }
 
 void check_sums(struct problem *p, const struct sums *s, const struct operand *x, real terms)

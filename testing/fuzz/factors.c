@@ -3,8 +3,6 @@
  * sound one: pivots are rows, and nothing outside is touched. */
 #include "fuzz.h"
 
-#include <stdlib.h>
-
 /* Growth by elimination has room. */
 static bool holds_special(const struct problem *p, const struct model *x)
 {
@@ -79,8 +77,8 @@ static void check_choices(struct problem *p)
 {
     const long m = p->old[0]->rows, n = p->old[0]->cols;
     struct model *x = model_op(p->old[0], 'N');
-    bool *rounded = calloc((size_t)(m * n + 1), sizeof *rounded);
-    for (long k = 0; rounded != NULL && k < smaller(m, n); k++) {
+    bool *rounded = make_memory((size_t)(m * n) * sizeof *rounded);
+    for (long k = 0; k < smaller(m, n); k++) {
         const long chosen = p->ipiv[k] - 1;
         long best = k;
         for (long i = k; i < m; i++)
@@ -98,7 +96,6 @@ static void check_choices(struct problem *p)
         }
         eliminate(x, rounded, k);
     }
-    free(rounded);
 }
 
 /* The factors; false when there is nothing more to judge. */

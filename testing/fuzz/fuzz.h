@@ -231,7 +231,8 @@ struct model {
     bool complex;
     number *at; /* by columns */
 };
-/* Models and sums live until their thread calls free_models(). */
+/* Models, sums and other memory of a judge, zeros, live until its thread calls free_models(). */
+void *make_memory(size_t bytes);
 struct model *make_model(long rows, long cols, bool complex);
 void free_models(void);
 
@@ -275,6 +276,8 @@ extern const char *const one, *const minus_one; /* scalars for any precision: se
 /* Entries of x (zeros when NULL) are the sums within terms*unit*size; where a size is not finite,
  * what a witness gives. */
 void check_sums(struct problem *p, const struct sums *s, const struct operand *x, real terms);
+/* The diagonal of a finite result has no imaginary parts. */
+void check_real_diagonal(struct problem *p, const struct operand *x);
 /* What another library returns; `none` where it has no such function. */
 int info_elsewhere(struct problem *p, const struct library *library, int none);
 void fail(struct problem *p, const char *format, ...) __attribute__((format(printf, 2, 3)));

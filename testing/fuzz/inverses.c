@@ -102,16 +102,6 @@ static void run_trtri(struct problem *p)
     check_sums(p, &s, x, (real)(x->rows + 4));
 }
 
-static void check_real(struct problem *p)
-{
-    const struct operand *x = &p->operands[0];
-    for (long i = 0; i < x->rows && p->p->complex; i++) {
-        const number value = get_number(p->p, element(p, x, i, i));
-        if (cimagl(value) != 0 && isfinite(creall(value)))
-            fail(p, "diagonal entry %ld has the imaginary part %.9Lg", i, cimagl(value));
-    }
-}
-
 /* Y*Y' or Y'*Y with errors of |E||Y'| + |Y||E'|; without E, the product's own. */
 static void check_square(struct problem *p, const struct model *y, const struct model *error)
 {
@@ -128,7 +118,7 @@ static void check_square(struct problem *p, const struct model *y, const struct 
     }
     leave_special(&s);
     check_sums(p, &s, x, (real)(x->rows + 6));
-    check_real(p);
+    check_real_diagonal(p, x);
 }
 
 static void run_lauum(struct problem *p)

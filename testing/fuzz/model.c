@@ -10,7 +10,7 @@ struct made {
 };
 static _Thread_local struct made *last_made;
 
-static void *make(size_t bytes)
+void *make_memory(size_t bytes)
 {
     struct made *made = calloc(1, sizeof *made + bytes);
     if (made == NULL)
@@ -31,8 +31,8 @@ void free_models(void)
 
 struct model *make_model(long rows, long cols, bool complex)
 {
-    struct model *x = make(sizeof *x);
-    *x = (struct model){rows, cols, complex, make((size_t)(rows * cols) * sizeof *x->at)};
+    struct model *x = make_memory(sizeof *x);
+    *x = (struct model){rows, cols, complex, make_memory((size_t)(rows * cols) * sizeof *x->at)};
     return x;
 }
 
@@ -162,9 +162,9 @@ struct sums make_sums(long rows, long cols)
     const size_t count = (size_t)(rows * cols);
     return (struct sums){rows,
                          cols,
-                         make(count * sizeof(number)),
-                         make(count * sizeof(real)),
-                         make(count * sizeof(bool)),
+                         make_memory(count * sizeof(number)),
+                         make_memory(count * sizeof(real)),
+                         make_memory(count * sizeof(bool)),
                          0};
 }
 

@@ -19,16 +19,14 @@
  *   CLBLAS_SHIM_DEVICE=gpu residuals --sizes 46500 --precisions d --kinds random --settings 2
  *       --peers none --columns 1
  *
- * and in blocks of columns with CLBLAS_SHIM_MEMORY=8G as well. With --threads the residuals and the
- * reference's products and triangular systems are computed by that many
- * (bench/reference_sliced.c), which makes it bearable to n = 16384. */
+ * and in blocks of columns with CLBLAS_SHIM_MEMORY=8G as well. With --threads the residuals are
+ * computed by that many. */
 #include "engine/kernel/kernel.h"
 #include "bench/beside.h"
 #include "bench/lapack_peer.h"
 #include "bench/residual.h"
 #include "tap.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,12 +226,6 @@ static bool start(struct test *test)
     setenv("CLBLAS_SHIM_PARAMS", params, 1);
     if (bench_has_avx512())
         setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
-    if (test->peer == REFERENCE && options.threads != NULL) {
-        setenv("REFERENCE_BLAS", bench_reference(), 1);
-        setenv("REFERENCE_THREADS", options.threads, 1);
-        if (bench_sliced() == NULL || dlopen(bench_sliced(), RTLD_NOW | RTLD_GLOBAL) == NULL)
-            bench_fail("reference_sliced is not built");
-    }
     if (test->peer == REFERENCE)
         bench_open(bench_reference()); /* the BLAS that its LAPACK asks for by name */
     test->library =
