@@ -174,25 +174,17 @@ static char letter_of(const struct problem *p, char argument)
     }
 }
 
-static int number_of(const struct problem *p, char argument)
+/* What CBLAS has in the place of a letter. */
+static int number_of(char argument, char letter)
 {
-    switch (argument) {
-    case 's':
-        return p->c.value[FIELD_SIDE] ? 142 : 141;
-    case 'u':
-        return p->c.value[FIELD_UPLO] ? 121 : 122;
-    case 'd':
-        return p->c.value[FIELD_DIAG] ? 132 : 131;
-    case 'm':
-    case 'n':
-    case 'k':
-    case 'r':
-        return (int)size_of(&p->c, argument);
-    default: {
-        const char letter = letter_of(p, argument);
-        return letter == 'N' ? 111 : letter == 'T' ? 112 : 113;
-    }
-    }
+    static const struct {
+        const char *arguments, *letters;
+        int first;
+    } numbers[] = {{"s", "LR", 141}, {"u", "UL", 121}, {"d", "NU", 131}, {"tT", "NTC", 111}};
+    size_t i = 0;
+    while (strchr(numbers[i].arguments, argument) == NULL)
+        i++;
+    return numbers[i].first + (int)(strchr(numbers[i].letters, letter) - numbers[i].letters);
 }
 
 static void add_pointer(struct arguments *a, const void *pointer)
@@ -220,7 +212,7 @@ static void add_letter(const struct problem *p, struct arguments *a, char argume
     if (is_lapacke(p)) {
         add_pointer(a, (void *)(intptr_t)letter);
     } else if (p->c.value[FIELD_FORM] != FORM_FORTRAN) {
-        add_number(p, a, number_of(p, argument));
+        add_number(p, a, number_of(argument, letter_of(p, argument)));
     } else {
         add_pointer(a, &a->letters[a->count]);
         a->characters++;
@@ -253,7 +245,7 @@ static void add_argument(struct problem *p, struct arguments *a, char argument, 
     case 'n':
     case 'k':
     case 'r':
-        add_number(p, a, number_of(p, argument));
+        add_number(p, a, (int)size_of(&p->c, argument));
         break;
     case '*':
     case '+':
