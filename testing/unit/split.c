@@ -5,6 +5,7 @@
  * source with a packing that raises the flag on large elements, and a product that is twice as
  * large, by which its strips are recognised. Exactly the strips of the steps before the one that
  * loads a large element must be its own, with any number of threads. */
+#include "engine/kernel/check.h"
 #include "engine/kernel/kernels.h"
 #include "engine/gemm/discrete.h"
 #include "engine/gemm/gemm.h"
@@ -74,11 +75,6 @@ static char *split_source(void)
     return replaced(text, "", "pb += pb_off +", "pb += pb_off / sizeof(real) +");
 }
 
-static size_t block_bytes(const size_t *value, size_t width)
-{
-    return width * value[CLB_PARAM_KU] * sizeof(double);
-}
-
 /* The portable variant and one that stands for a split family. */
 static bool make_variants(struct clb_runtime *runtime, const struct clb_gemm_variant **plain,
                           struct clb_gemm_variant *split)
@@ -91,7 +87,7 @@ static bool make_variants(struct clb_runtime *runtime, const struct clb_gemm_var
     source.length = strlen(source.text);
     family = *(*plain)->family;
     family.source = &source;
-    family.block_bytes = block_bytes;
+    family.pieces = sizeof(double);
     *split = **plain;
     split->family = &family;
     split->split = true;

@@ -7,38 +7,7 @@
 #define CLB_CHECK_H
 
 #include "blas/judge.h"
-#include "engine/ocl/queue.h"
-
-#include <stdatomic.h>
-
-/* ---- variant.c: checks that run once --------------------------------------------------------- */
-
-/* The result of a check. Objects belong to a device and begin with zeros. */
-struct clb_check {
-    atomic_bool done;
-    clb_status status;
-};
-
-/* The result is known and good: clb_check_once need not be called. */
-bool clb_check_has_passed(struct clb_check *check);
-
-typedef clb_status clb_check_task(void *argument);
-
-/* Run `task` in the first call, and return its result then and in all later calls: CLB_OK, or
- * CLB_ERR_UNSUPPORTED if the task returned CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED,
- * that is, when the kernels don't build, can't be launched or miscalculate on this device, which is
- * logged as "`lost`: why". Any other status, a lack of memory or a failing device, is no result: it
- * is returned, and the next call runs the task again. CLB_ERR_STARTING: the caller may not wait
- * longer, and the task goes on without it; `check` and `lost` must stay valid, and the task gets a
- * copy of the `size` bytes at `argument`.
- *
- * Checks run one at a time. A task may run other checks, but not itself. */
-#define CLB_CHECK_ARGUMENT 256 /* bytes, at most */
-clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
-                          const void *argument, size_t size) CLB_MUST_CHECK;
-
-/* Run a checking task now, as a driver task. */
-clb_status clb_check_run(clb_check_task *task, void *argument) CLB_MUST_CHECK;
+#include "kernel.h"
 
 /* ---- check.c: what checks share -------------------------------------------------------------- */
 
@@ -112,5 +81,44 @@ void clb_check_put(clb_precision precision, void *x, size_t at, double value);
 
 /* The unit roundoff of a precision. */
 double clb_check_unit(clb_precision precision);
+
+/* ---- gemm_check.c ---------------------------------------------------------------------------- */
+
+/* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. The second: those that
+ * read B unpacked. */
+clb_status clb_gemm_check_full(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_check_direct(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* The rate of a variant that has passed, in GFLOP/s: of a CPU device per second of CPU time, which
+ * is that of one core. Takes some 0.1 s, and longer only where one small product does. */
+clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            double *gflops) CLB_MUST_CHECK;
+
+/* clb_gemm_check_full for the kernels that has_skip stands for, which have been built. */
+clb_status clb_gemm_check_skip(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* Order of the matrices with which the latter are checked: several micro-tiles and passes. */
+size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
+
+/* ---- prelaunch.c ----------------------------------------------------------------------------- */
+
+/* Launch every kernel of a new variant once, with the largest grid that it will ever have; the
+ * second: the kernels that read B unpacked. Only PoCL needs this, before any other launch of the
+ * kernels; prelaunch.c tells why. */
+clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,
+                                     const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* The same for the kernels that skip parts of a product or pack triangles, and for the kernel that
+ * reads B from A's panels. They are built only when a problem needs them. */
+clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
+                                  const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
+                                     const struct clb_gemm_variant *variant,
+                                     clb_op b_op_of_a) CLB_MUST_CHECK;
 
 #endif

@@ -6,7 +6,9 @@
 #include "engine/ocl/queue.h"
 #include "engine/tuning/tuning.h"
 
-/* ---- launch.c: the host's description of kernel families ------------------------------------- */
+#include <stdatomic.h>
+
+/* ---- family.c: the host's description of kernel families ------------------------------------- */
 
 typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
 
@@ -15,19 +17,25 @@ struct clb_geometry {
     cl_uint dimensions;
 };
 
-/* A kernel family: its source and the launch geometry that the file's header comment states. */
+/* A kernel family: its source, and what the file's header comment states. */
 struct clb_gemm_family {
     const struct clb_source *source;
     /* False when the values are inconsistent or too large for the device; `element` is the size of
      * a real number. */
-    bool (*fits)(const size_t *value, const struct clb_device *device, size_t element);
-    struct clb_geometry (*pack)(const size_t *value, size_t panels, size_t k);
-    struct clb_geometry (*gemm)(const size_t *value, size_t m, size_t n);
-    /* Split families: bytes of a packed block, width x KU elements. These families count offsets of
-     * packed operands in bytes. The last argument of their packing kernels is a flag, which is
-     * raised when an element is outside the range for which the family keeps its accuracy. NULL in
-     * other families, whose packed elements have the operand's type. */
-    size_t (*block_bytes)(const size_t *value, size_t width);
+    bool (*fits)(const struct clb_gemm_family *family, const size_t *value,
+                 const struct clb_device *device, size_t element);
+    size_t element; /* the only such size that it has kernels for; 0: any */
+    /* A group computes a tile of MR x NR, by so many work-items for each `rows` x `cols` of it
+     * (parameters), and packs a panel in KU depths by PACK_WG. 0: groups of one work-item, which
+     * compute MC x NC and pack PACK_PANELS panels in PACK_K depths, in two dimensions. */
+    size_t items;
+    clb_param rows, cols;
+    /* Split families: bytes of the pieces of a packed element, and further ones of a packed block,
+     * which is as wide as a panel and KU deep. These families count offsets of packed operands in
+     * bytes. The last argument of their packing kernels is a flag, which is raised when an element
+     * is outside the range for which the family keeps its accuracy. 0 in other families, whose
+     * packed elements have the operand's type. */
+    size_t pieces, block_extra;
     /* Has kernels that read B unpacked, where B is contiguous in depth, one of them A as well,
      * where A is not. */
     bool has_direct;
@@ -41,6 +49,35 @@ struct clb_gemm_family {
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
 
+/* ---- variant.c: checks that run once --------------------------------------------------------- */
+
+/* The result of a check. Objects belong to a device and begin with zeros. */
+struct clb_check {
+    atomic_bool done;
+    clb_status status;
+};
+
+/* The result is known and good: clb_check_once need not be called. */
+static inline bool clb_check_has_passed(struct clb_check *check)
+{
+    return atomic_load_explicit(&check->done, memory_order_acquire) && check->status == CLB_OK;
+}
+
+typedef clb_status clb_check_task(void *argument);
+
+/* Run `task` in the first call, and return its result then and in all later calls: CLB_OK, or
+ * CLB_ERR_UNSUPPORTED if the task returned CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED,
+ * that is, when the kernels don't build, can't be launched or miscalculate on this device, which is
+ * logged as "`lost`: why". Any other status, a lack of memory or a failing device, is no result: it
+ * is returned, and the next call runs the task again. CLB_ERR_STARTING: the caller may not wait
+ * longer, and the task goes on without it; `check` and `lost` must stay valid, and the task gets a
+ * copy of the `size` bytes at `argument`.
+ *
+ * Checks run one at a time. A task may run other checks, but not itself. */
+#define CLB_CHECK_ARGUMENT 256 /* bytes, at most */
+clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
+                          const void *argument, size_t size) CLB_MUST_CHECK;
+
 /* ---- variant.c: a family with its parameters, built and checked on the device ---------------- */
 
 struct clb_gemm_variant {
@@ -48,16 +85,16 @@ struct clb_gemm_variant {
     struct clb_gemm_tuning tuning;
     const struct clb_gemm_family *family;
     struct clb_program *program;
-    /* Families with has_skip: where the program with those kernels is stored once it is built. NULL
-     * in variants from clb_gemm_variant_make, which compute plain products only. */
+    /* Families with has_skip: where the program with those kernels is stored once it is built. */
     struct clb_program **shapes;
     /* Families with has_direct: whether those kernels may be used, for clb_direct_prepare. NULL in
-     * variants from clb_gemm_variant_make, which have been checked with them. */
+     * second variants, which have been checked with them. */
     struct clb_direct *direct;
     char name[40];       /* "gemm-cpu-32x8", for reports */
-    bool split;          /* of a split family: see block_bytes */
+    bool split;          /* of a split family: see clb_gemm_family */
     bool scales;         /* rows of A and columns of B are scaled before they are packed */
     double rate;         /* GFLOP/s as clb_gemm_measure has them; 0: not known */
+    bool too_slow;       /* does less than CLB_LEAST_RATE, so that `auto` leaves the device alone */
     double flop_seconds; /* that such a device is expected to need for an operation */
     /* Split families: the variant for the problems and operands that this one can't compute. */
     const struct clb_gemm_variant *plain;
@@ -73,16 +110,22 @@ struct clb_gemm_variant {
  * caller. A row of the table that doesn't build or miscalculates is dropped with a log line and the
  * next one is tried, as is one whose known rate is below a tenth of the next one's;
  * CLB_ERR_UNSUPPORTED when none is left. */
-clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
-                                const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
+clb_status clb_gemm_variant_choose(struct clb_runtime *runtime, clb_precision precision,
+                                   const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
+/* Those that have been chosen, by precision; NULL: none yet. */
+extern const struct clb_gemm_variant *_Atomic clb_gemm_variants[CLB_PRECISIONS];
+CLB_MUST_CHECK static inline clb_status
+clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
+                     const struct clb_gemm_variant **variant)
+{
+    *variant = atomic_load_explicit(&clb_gemm_variants[precision], memory_order_acquire);
+    return *variant != NULL ? CLB_OK : clb_gemm_variant_choose(runtime, precision, variant);
+}
 
 /* launch.c: the variant itself or its `second` one, whichever is expected to need less time for an
  * m x n product with launches that are k deep, on a device with so many units. */
 const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
                                             size_t m, size_t n, size_t k);
-
-/* `auto` leaves a device to others that does less than CLB_LEAST_RATE. */
-bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant);
 
 /* Build, launch and check the kernels that has_skip stands for, once for each precision; a variant
  * without has_skip needs no call. Must be called before they are used. CLB_ERR_UNSUPPORTED when one
@@ -95,14 +138,6 @@ clb_status clb_skip_prepare(struct clb_runtime *runtime,
  * status operands are to be packed, which gives the same sums. */
 clb_status clb_direct_prepare(const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* Make a variant from explicit values; it is built and self-checked now. The tuner calls this. A
- * split family's variant made this way has neither `plain` nor `scaled`. CLB_ERR_UNSUPPORTED when
- * the values don't suit the family or the device, CLB_ERR_BUILD when the kernels do not build or
- * miscalculate. */
-clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
-                                 const struct clb_gemm_tuning *tuning,
-                                 struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-
 /* ---- launch.c: matrices in the device's memory ----------------------------------------------- */
 
 /* A column-major matrix in the device's memory, or part of one: element (i, j) is at offset + i +
@@ -113,45 +148,6 @@ struct clb_dmat {
 };
 struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
                               size_t cols);
-
-/* ---- gemm_check.c ---------------------------------------------------------------------------- */
-
-/* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. The second: those that
- * read B unpacked. */
-clb_status clb_gemm_check_full(struct clb_runtime *runtime,
-                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-clb_status clb_gemm_check_direct(struct clb_runtime *runtime,
-                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-
-/* The rate of a variant that has passed, in GFLOP/s: of a CPU device per second of CPU time, which
- * is that of one core. Takes some 0.1 s, and longer only where one small product does. */
-clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                            double *gflops) CLB_MUST_CHECK;
-
-/* clb_gemm_check_full for the kernels that has_skip stands for, which have been built. */
-clb_status clb_gemm_check_skip(struct clb_runtime *runtime,
-                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-
-/* Order of the matrices with which the latter are checked: several micro-tiles and passes. */
-size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
-
-/* ---- prelaunch.c ----------------------------------------------------------------------------- */
-
-/* Launch every kernel of a new variant once, with the largest grid that it will ever have; the
- * second: the kernels that read B unpacked. Only PoCL needs this, before any other launch of the
- * kernels; prelaunch.c tells why. */
-clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
-                              const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,
-                                     const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-
-/* The same for the kernels that skip parts of a product or pack triangles, and for the kernel that
- * reads B from A's panels. They are built only when a problem needs them. */
-clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
-                                  const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
-                                     const struct clb_gemm_variant *variant,
-                                     clb_op b_op_of_a) CLB_MUST_CHECK;
 
 /* ---- launch.c: the kernels of a variant ------------------------------------------------------
  *
@@ -175,6 +171,8 @@ size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role 
 /* True when panels of A consist of whole panels of B and a kernel can read B from them. */
 bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant);
 
+/* Work-items of a group; of families whose groups have one work-item 0. */
+size_t clb_gemm_group(const struct clb_gemm_family *family, const size_t *value);
 /* The launches that pack w x k elements, and that multiply to m x n. */
 struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
                                            clb_operand_role role, size_t w, size_t k);

@@ -1,179 +1,8 @@
-/* Kernel families: launch geometry, as the header comments of kernels/gemm_*.cl state it; and the
- * launches of a variant's kernels. */
+/* The launches of a variant's kernels, with the geometry that the header comments of
+ * kernels/gemm_*.cl state. */
 #include "kernel.h"
 
-#include "kernels.h"
-
 #include <math.h>
-
-/* ---- cpu: one work-item a group -------------------------------------------------------------- */
-
-static bool cpu_fits(const size_t *value, const struct clb_device *device, size_t element)
-{
-    (void)device;
-    (void)element;
-    return value[CLB_PARAM_MR] % 2 == 0 && value[CLB_PARAM_MC] % value[CLB_PARAM_MR] == 0 &&
-           value[CLB_PARAM_NC] % value[CLB_PARAM_NR] == 0 &&
-           value[CLB_PARAM_KC] % value[CLB_PARAM_KU] == 0 &&
-           value[CLB_PARAM_PACK_K] % value[CLB_PARAM_KU] == 0;
-}
-
-static struct clb_geometry cpu_pack(const size_t *value, size_t panels, size_t k)
-{
-    size_t depth = clb_round_up(k, value[CLB_PARAM_KU]);
-    return (struct clb_geometry){.dimensions = 2,
-                                 .global = {clb_div_up(panels, value[CLB_PARAM_PACK_PANELS]),
-                                            clb_div_up(depth, value[CLB_PARAM_PACK_K])},
-                                 .local = {1, 1}};
-}
-
-static struct clb_geometry cpu_gemm(const size_t *value, size_t m, size_t n)
-{
-    return (struct clb_geometry){
-        .dimensions = 2,
-        .global = {clb_div_up(m, value[CLB_PARAM_MC]), clb_div_up(n, value[CLB_PARAM_NC])},
-        .local = {1, 1}};
-}
-
-/* ---- portable: tiles in local memory --------------------------------------------------------- */
-
-static size_t portable_group(const size_t *value)
-{
-    return (value[CLB_PARAM_MR] / value[CLB_PARAM_WM]) *
-           (value[CLB_PARAM_NR] / value[CLB_PARAM_WN]);
-}
-
-static bool portable_fits(const size_t *value, const struct clb_device *device, size_t element)
-{
-    size_t mr = value[CLB_PARAM_MR], nr = value[CLB_PARAM_NR], ku = value[CLB_PARAM_KU];
-    size_t wm = value[CLB_PARAM_WM], wn = value[CLB_PARAM_WN], vw = value[CLB_PARAM_VW];
-    size_t stages = clb_max(value[CLB_PARAM_STAGES], 2);
-    if (wm == 0 || wn == 0 || vw == 0 || mr % wm != 0 || nr % wn != 0 || wm % vw != 0 ||
-        wn % vw != 0)
-        return false;
-    size_t group = portable_group(value);
-    return group <= device->max_group && value[CLB_PARAM_PACK_WG] <= device->max_group &&
-           mr * ku % (group * vw) == 0 && nr * ku % (group * vw) == 0 &&
-           (value[CLB_PARAM_COPY] != 0
-                ? device->vendor == CLB_VENDOR_NVIDIA /* has more local memory than it reports */
-                : stages * (mr + nr) * ku * element <= device->local_memory);
-}
-
-static struct clb_geometry portable_pack(const size_t *value, size_t panels, size_t k)
-{
-    size_t group = value[CLB_PARAM_PACK_WG];
-    return (struct clb_geometry){.dimensions = 2,
-                                 .global = {group * panels, clb_div_up(k, value[CLB_PARAM_KU])},
-                                 .local = {group, 1}};
-}
-
-static struct clb_geometry portable_gemm(const size_t *value, size_t m, size_t n)
-{
-    size_t group = portable_group(value);
-    size_t tiles = clb_div_up(m, value[CLB_PARAM_MR]) * clb_div_up(n, value[CLB_PARAM_NR]);
-    return (struct clb_geometry){
-        .dimensions = 1, .global = {group * tiles, 1}, .local = {group, 1}};
-}
-
-/* ---- nv: warps on tensor cores --------------------------------------------------------------- */
-
-/* True when the device has NVIDIA's instructions, or emulates them in plain OpenCL C because the
- * tuning asks for that. Compilers of other vendors may not survive inline PTX, so they never get
- * it. `bytes` is the size of an element in local memory; NVIDIA's devices have more local memory
- * than they report, so theirs is not compared. */
-static bool has_instructions(const size_t *value, const struct clb_device *device, size_t bytes)
-{
-    size_t stage = (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) * value[CLB_PARAM_KU] * bytes;
-    return value[CLB_PARAM_EMULATE] != 0
-               ? device->fp64 && value[CLB_PARAM_STAGES] != 0 &&
-                     value[CLB_PARAM_STAGES] * stage < device->local_memory
-               : device->vendor == CLB_VENDOR_NVIDIA;
-}
-
-static size_t warps_group(const size_t *value)
-{
-    return 32 * (value[CLB_PARAM_MR] / value[CLB_PARAM_WARP_M]) *
-           (value[CLB_PARAM_NR] / value[CLB_PARAM_WARP_N]);
-}
-
-static bool warps_fit(const size_t *value, const struct clb_device *device)
-{
-    return value[CLB_PARAM_WARP_M] != 0 && value[CLB_PARAM_WARP_N] != 0 &&
-           warps_group(value) <= device->max_group && value[CLB_PARAM_PACK_WG] <= device->max_group;
-}
-
-static bool dmma_fits(const size_t *value, const struct clb_device *device, size_t element)
-{
-    return has_instructions(value, device, sizeof(double)) && element == sizeof(double) &&
-           warps_fit(value, device);
-}
-
-static bool bf16_sync_fits(const size_t *value, const struct clb_device *device, size_t element)
-{
-    return has_instructions(value, device, 3 * sizeof(cl_ushort)) && element == sizeof(float) &&
-           warps_fit(value, device);
-}
-
-static struct clb_geometry warps_gemm(const size_t *value, size_t m, size_t n)
-{
-    size_t group = warps_group(value);
-    size_t tiles = clb_div_up(m, value[CLB_PARAM_MR]) * clb_div_up(n, value[CLB_PARAM_NR]);
-    return (struct clb_geometry){
-        .dimensions = 1, .global = {group * tiles, 1}, .local = {group, 1}};
-}
-
-/* ---- nv: splits on the tensor cores of compute capability 9.0 -------------------------------- */
-
-#define SPLIT_GROUP 384
-
-static bool split_fits(const size_t *value, const struct clb_device *device, size_t element)
-{
-    return has_instructions(value, device, 3 * sizeof(cl_ushort)) && element == sizeof(float) &&
-           device->max_group >= SPLIT_GROUP && value[CLB_PARAM_PACK_WG] <= device->max_group;
-}
-
-static struct clb_geometry split_gemm(const size_t *value, size_t m, size_t n)
-{
-    size_t tiles = clb_div_up(m, value[CLB_PARAM_MR]) * clb_div_up(n, value[CLB_PARAM_NR]);
-    return (struct clb_geometry){
-        .dimensions = 1, .global = {SPLIT_GROUP * tiles, 1}, .local = {SPLIT_GROUP, 1}};
-}
-
-static size_t bf16_block(const size_t *value, size_t width)
-{
-    return width * value[CLB_PARAM_KU] * 6;
-}
-
-/* A bf16 block, and words that tell whether the block is sparse. */
-static size_t bf16x6_block(const size_t *value, size_t width)
-{
-    return bf16_block(value, width) + 128;
-}
-
-/* Two half-precision pieces of each element, and the block's factor. */
-static size_t fp16x3_block(const size_t *value, size_t width)
-{
-    return width * value[CLB_PARAM_KU] * 4 + 128;
-}
-
-const struct clb_gemm_family *clb_gemm_family_get(clb_family family)
-{
-    static const struct clb_gemm_family families[CLB_FAMILIES] = {
-        [CLB_FAMILY_PORTABLE] = {&clb_kernel_gemm_portable, portable_fits, portable_pack,
-                                 portable_gemm, .has_parts = true},
-        [CLB_FAMILY_CPU] = {&clb_kernel_gemm_cpu, cpu_fits, cpu_pack, cpu_gemm, .has_direct = true,
-                            .has_skip = true, .packs_once = true},
-        [CLB_FAMILY_NV_DMMA] = {&clb_kernel_gemm_nv_dmma, dmma_fits, portable_pack, warps_gemm,
-                                .has_parts = true, .has_raw = true},
-        [CLB_FAMILY_NV_BF16X6] = {&clb_kernel_gemm_nv_bf16x6, split_fits, portable_pack, split_gemm,
-                                  bf16x6_block, .has_parts = true},
-        [CLB_FAMILY_NV_FP16X3] = {&clb_kernel_gemm_nv_fp16x3, split_fits, portable_pack, split_gemm,
-                                  fp16x3_block, .has_parts = true},
-        [CLB_FAMILY_NV_BF16_SYNC] = {&clb_kernel_gemm_nv_bf16_sync, bf16_sync_fits, portable_pack,
-                                     warps_gemm, bf16_block, .has_parts = true},
-    };
-    return &families[family];
-}
 
 /* ---- matrices in the device's memory --------------------------------------------------------- */
 
@@ -240,8 +69,10 @@ static size_t panel_units(const struct clb_gemm_variant *variant, clb_operand_ro
     const size_t *value = variant->tuning.value;
     size_t width = panel_width(variant, role);
     size_t blocks = clb_div_up(k * parts(variant), value[CLB_PARAM_KU]);
-    return variant->split ? blocks * variant->family->block_bytes(value, width)
-                          : blocks * width * value[CLB_PARAM_KU];
+    const size_t elements = width * value[CLB_PARAM_KU];
+    return blocks * (variant->split
+                         ? elements * variant->family->pieces + variant->family->block_extra
+                         : elements);
 }
 
 size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w,
@@ -257,17 +88,45 @@ cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_r
     return panels_of(variant, role, i0) * panel_units(variant, role, k);
 }
 
+static size_t count_tiles(const struct clb_gemm_variant *variant, size_t m, size_t n)
+{
+    const size_t *value = variant->tuning.value;
+    return clb_div_up(m * parts(variant), value[CLB_PARAM_MR]) * clb_div_up(n, value[CLB_PARAM_NR]);
+}
+
+size_t clb_gemm_group(const struct clb_gemm_family *family, const size_t *value)
+{
+    return family->items * (value[CLB_PARAM_MR] / value[family->rows]) *
+           (value[CLB_PARAM_NR] / value[family->cols]);
+}
+
 struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
                                            clb_operand_role role, size_t w, size_t k)
 {
-    return variant->family->pack(variant->tuning.value, panels_of(variant, role, w),
-                                 k * parts(variant));
+    const size_t *value = variant->tuning.value;
+    const size_t panels = panels_of(variant, role, w), depth = k * parts(variant);
+    const size_t group = variant->family->items == 0 ? 1 : value[CLB_PARAM_PACK_WG];
+    struct clb_geometry geometry = {.dimensions = 2, .local = {group, 1}};
+    geometry.global[0] = variant->family->items == 0
+                             ? clb_div_up(panels, value[CLB_PARAM_PACK_PANELS])
+                             : group * panels;
+    geometry.global[1] =
+        clb_div_up(depth, value[variant->family->items == 0 ? CLB_PARAM_PACK_K : CLB_PARAM_KU]);
+    return geometry;
 }
 
 struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *variant, size_t m,
                                                size_t n)
 {
-    return variant->family->gemm(variant->tuning.value, m * parts(variant), n);
+    const size_t *value = variant->tuning.value;
+    if (variant->family->items == 0)
+        return (struct clb_geometry){.dimensions = 2,
+                                     .global = {clb_div_up(m * parts(variant), value[CLB_PARAM_MC]),
+                                                clb_div_up(n, value[CLB_PARAM_NC])},
+                                     .local = {1, 1}};
+    const size_t group = clb_gemm_group(variant->family, value);
+    return (struct clb_geometry){
+        .dimensions = 1, .global = {group * count_tiles(variant, m, n), 1}, .local = {group, 1}};
 }
 
 /* A launch of one kernel of the variant: on the order's queue or, without one, the set's. */
@@ -319,12 +178,6 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
 /* A part is so deep at least: its product is written and read once more, which takes about as long
  * as reading the operands of a hundred depths. */
 #define LEAST_PART ((size_t)256)
-
-static size_t count_tiles(const struct clb_gemm_variant *variant, size_t m, size_t n)
-{
-    const size_t *value = variant->tuning.value;
-    return clb_div_up(m * parts(variant), value[CLB_PARAM_MR]) * clb_div_up(n, value[CLB_PARAM_NR]);
-}
 
 size_t clb_part_depth(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n,
                       size_t k)
@@ -465,56 +318,35 @@ clb_status clb_gemm_scale(struct clb_queue_set *queue_set, const struct clb_gemm
     return launch_fixed(queue_set, variant, "clb_scale", arguments, CLB_COUNT_OF(arguments), order);
 }
 
-/* The sum of the parts of scaled operands, scaled back. */
-static clb_status sum_scaled(struct clb_queue_set *queue_set,
-                             const struct clb_gemm_variant *variant,
-                             const struct clb_product *product, struct clb_order order)
-{
-    const size_t each = parts(variant);
-    const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
-    const cl_uint count = product->part == 0 ? 1 : (cl_uint)clb_div_up(product->k, product->part);
-    const cl_float beta = product->add;
-    const cl_ulong ld = each * part_ld(variant, product->m), stride = ld * product->n;
-    const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
-    const struct clb_argument arguments[] = {CLB_ARG(m),
-                                             CLB_ARG(n),
-                                             CLB_ARG(count),
-                                             CLB_ARG(beta),
-                                             CLB_ARG(product->parts),
-                                             CLB_ARG(stride),
-                                             CLB_ARG(ld),
-                                             CLB_ARG(product->c),
-                                             CLB_ARG(start),
-                                             CLB_ARG(ldc),
-                                             CLB_ARG(product->exponents),
-                                             CLB_ARG(product->a_exponents),
-                                             CLB_ARG(product->b_exponents)};
-    return launch_fixed(queue_set, variant, "clb_gemm_sum_scaled", arguments,
-                        CLB_COUNT_OF(arguments), order);
-}
-
+/* The sum of the parts; of scaled operands scaled back. */
 static clb_status sum_parts(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                             const struct clb_product *product, struct clb_order order)
 {
-    size_t each = parts(variant);
+    const bool scaled = product->exponents != NULL;
+    const size_t each = parts(variant);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
-    const cl_uint count = (cl_uint)clb_div_up(product->k, product->part);
+    const cl_uint count = product->part == 0 ? 1 : (cl_uint)clb_div_up(product->k, product->part);
     const struct factors factors = factors_of(variant, product);
     const cl_ulong ld = each * part_ld(variant, product->m), stride = ld * product->n;
     const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
-    const struct clb_argument arguments[] = {CLB_ARG(m),
-                                             CLB_ARG(n),
-                                             CLB_ARG(count),
-                                             FACTOR(factors, alpha),
-                                             FACTOR(factors, beta),
-                                             CLB_ARG(product->parts),
-                                             CLB_ARG(stride),
-                                             CLB_ARG(ld),
-                                             CLB_ARG(product->c),
-                                             CLB_ARG(start),
-                                             CLB_ARG(ldc)};
-    return launch_fixed(queue_set, variant, "clb_gemm_sum", arguments, CLB_COUNT_OF(arguments),
-                        order);
+    struct clb_argument arguments[13] = {CLB_ARG(m), CLB_ARG(n), CLB_ARG(count)};
+    size_t used = 3;
+    if (!scaled)
+        arguments[used++] = FACTOR(factors, alpha);
+    arguments[used++] = FACTOR(factors, beta);
+    arguments[used++] = CLB_ARG(product->parts);
+    arguments[used++] = CLB_ARG(stride);
+    arguments[used++] = CLB_ARG(ld);
+    arguments[used++] = CLB_ARG(product->c);
+    arguments[used++] = CLB_ARG(start);
+    arguments[used++] = CLB_ARG(ldc);
+    if (scaled) {
+        arguments[used++] = CLB_ARG(product->exponents);
+        arguments[used++] = CLB_ARG(product->a_exponents);
+        arguments[used++] = CLB_ARG(product->b_exponents);
+    }
+    return launch_fixed(queue_set, variant, scaled ? "clb_gemm_sum_scaled" : "clb_gemm_sum",
+                        arguments, used, order);
 }
 
 /* ---- launches of products -------------------------------------------------------------------- */
@@ -614,8 +446,7 @@ static clb_status multiply_in_parts(struct clb_queue_set *queue_set,
                                        product->part == 0 ? product->k : product->part, first);
     if (status != CLB_OK)
         return status;
-    return product->exponents != NULL ? sum_scaled(queue_set, variant, product, last)
-                                      : sum_parts(queue_set, variant, product, last);
+    return sum_parts(queue_set, variant, product, last);
 }
 
 clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,

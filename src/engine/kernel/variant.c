@@ -2,21 +2,11 @@
  * variants, kernel families with their parameters. */
 #include "check.h"
 #include "engine/ocl/helper.h"
-#include "kernel.h"
-#include "kernels.h"
 #include "host/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const struct clb_source *const clb_sources[] = {
-    &clb_kernel_gemm_portable,  &clb_kernel_gemm_cpu,
-    &clb_kernel_gemm_nv_dmma,   &clb_kernel_gemm_nv_bf16_sync,
-    &clb_kernel_gemm_nv_bf16x6, &clb_kernel_gemm_nv_fp16x3,
-    &clb_kernel_getf2,          &clb_kernel_laswp,
-    &clb_kernel_potf2,          &clb_kernel_structure,
-    &clb_kernel_trsm,           NULL};
 
 /* ---- checks that run once -------------------------------------------------------------------- */
 
@@ -29,23 +19,6 @@ static clb_status run_loading(clb_check_task *task, void *argument)
     clb_status status = task(argument);
     clb_load_end();
     return status;
-}
-
-struct check_run {
-    clb_check_task *task;
-    void *argument;
-};
-
-static clb_status run_now(void *argument)
-{
-    const struct check_run *run = argument;
-    return run_loading(run->task, run->argument);
-}
-
-clb_status clb_check_run(clb_check_task *task, void *argument)
-{
-    struct check_run run = {task, argument};
-    return clb_driver_call(run_now, &run);
 }
 
 struct attempt {
@@ -78,11 +51,6 @@ static clb_status attempt_once(void *argument)
     return atomic_load(&check->done) ? check->status : judge(attempt);
 }
 
-bool clb_check_has_passed(struct clb_check *check)
-{
-    return atomic_load_explicit(&check->done, memory_order_acquire) && check->status == CLB_OK;
-}
-
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
                           const void *argument, size_t size)
 {
@@ -109,6 +77,8 @@ static struct selection {
     struct clb_check skip_check;
     struct clb_direct direct;
 } selections[CLB_PRECISIONS];
+
+const struct clb_gemm_variant *_Atomic clb_gemm_variants[CLB_PRECISIONS];
 
 static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
 {
@@ -142,11 +112,11 @@ static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_v
 {
     const size_t *value = variant->tuning.value;
     variant->family = clb_gemm_family_get(variant->tuning.family);
-    variant->split = variant->family->block_bytes != NULL;
+    variant->split = variant->family->pieces != 0;
     snprintf(variant->name, sizeof variant->name, "gemm-%s-%zux%zu",
              clb_families[variant->tuning.family].name, value[CLB_PARAM_MR], value[CLB_PARAM_NR]);
     /* The padding of the depth must not separate re and im. */
-    if (!variant->family->fits(value, &runtime->device,
+    if (!variant->family->fits(variant->family, value, &runtime->device,
                                clb_precision_real_size(variant->precision)) ||
         value[CLB_PARAM_KU] % clb_precision_parts(variant->precision) != 0)
         return CLB_ERR_UNSUPPORTED;
@@ -164,56 +134,30 @@ static clb_status check_direct(struct clb_runtime *runtime, const struct clb_gem
     return status == CLB_OK ? clb_gemm_check_direct(runtime, variant) : status;
 }
 
-struct variant_task {
-    struct clb_runtime *runtime;
-    struct clb_gemm_variant *variant;
-    struct clb_direct *direct; /* NULL: those kernels are checked with the others */
-};
-
-static clb_status variant_make(void *argument)
-{
-    const struct variant_task *task = argument;
-    clb_status status = variant_prepare(task->runtime, task->variant);
-    if (status == CLB_OK)
-        status = clb_gemm_prelaunch(task->runtime, task->variant);
-    if (status == CLB_OK)
-        status = clb_gemm_check_full(task->runtime, task->variant);
-    if (status == CLB_OK && task->direct == NULL && has_direct(task->variant))
-        status = check_direct(task->runtime, task->variant);
-    return status;
-}
-
+/* Build a row's variant and check it; with `direct` NULL also the kernels that read B unpacked.
+ * CLB_ERR_UNSUPPORTED when the values don't suit the family or the device, CLB_ERR_BUILD when the
+ * kernels do not build or miscalculate. */
 static clb_status make_variant(struct clb_runtime *runtime, clb_precision precision,
                                const struct clb_gemm_tuning *tuning, struct clb_direct *direct,
                                struct clb_gemm_variant *variant)
 {
-    struct variant_task task = {runtime, variant, direct};
     *variant = (struct clb_gemm_variant){.precision = precision,
                                          .tuning = *tuning,
                                          .direct = direct,
                                          .flop_seconds =
                                              clb_tuning_seconds(&runtime->device, precision, 1)};
-    return clb_check_run(variant_make, &task);
-}
-
-clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
-                                 const struct clb_gemm_tuning *tuning,
-                                 struct clb_gemm_variant *variant)
-{
-    return make_variant(runtime, precision, tuning, NULL, variant);
+    clb_status status = variant_prepare(runtime, variant);
+    if (status == CLB_OK)
+        status = clb_gemm_prelaunch(runtime, variant);
+    if (status == CLB_OK)
+        status = clb_gemm_check_full(runtime, variant);
+    return status == CLB_OK && direct == NULL && has_direct(variant)
+               ? check_direct(runtime, variant)
+               : status;
 }
 
 /* A row whose rate is below this part of the next row's is not used. */
 #define MUCH_SLOWER 0.1
-
-static void note_slower(const struct clb_choice *choice)
-{
-    struct clb_rate_decision decision = {.dropped_rate = choice->first.rate,
-                                         .used_rate = choice->used.rate};
-    snprintf(decision.dropped, sizeof decision.dropped, "%s", choice->first.name);
-    snprintf(decision.used, sizeof decision.used, "%s", choice->used.name);
-    clb_rate_note(&decision);
-}
 
 /* The row that this machine has kept, then those of the table. */
 static clb_status find_row(const struct clb_device *device, clb_precision precision, clb_math math,
@@ -233,7 +177,7 @@ struct wish {
     clb_precision precision;
     int which;     /* of the choices */
     clb_math math; /* of families at most */
-    struct clb_direct *direct;
+    struct selection *selection;
 };
 
 static clb_status make_row(const struct wish *wish, size_t row, struct clb_gemm_variant *variant)
@@ -241,9 +185,9 @@ static clb_status make_row(const struct wish *wish, size_t row, struct clb_gemm_
     struct clb_gemm_tuning tuning;
     clb_status status = find_row(&wish->runtime->device, wish->precision, wish->math, row, &tuning);
     *variant = (struct clb_gemm_variant){0};
-    return status == CLB_OK
-               ? make_variant(wish->runtime, wish->precision, &tuning, wish->direct, variant)
-               : status;
+    return status == CLB_OK ? make_variant(wish->runtime, wish->precision, &tuning,
+                                           &wish->selection->direct, variant)
+                            : status;
 }
 
 static struct clb_ranked measure_row(const struct wish *wish, size_t row,
@@ -330,38 +274,32 @@ static clb_status variant_choose(const struct wish *wish, struct clb_gemm_varian
     if (status != CLB_OK)
         return status;
     *variant = clb_rates_decide() ? used : first;
-    if (choice.first.row != choice.used.row && clb_rates_decide())
-        note_slower(&choice);
+    if (choice.first.row != choice.used.row && clb_rates_decide()) {
+        struct clb_rate_decision decision = {.dropped_rate = choice.first.rate,
+                                             .used_rate = choice.used.rate};
+        snprintf(decision.dropped, sizeof decision.dropped, "%s", choice.first.name);
+        snprintf(decision.used, sizeof decision.used, "%s", choice.used.name);
+        clb_rate_note(&decision);
+    }
     return CLB_OK;
 }
 
-bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant)
-{
-    return variant->rate > 0 && variant->rate < CLB_LEAST_RATE && clb_rates_decide();
-}
-
-struct choice {
-    struct clb_runtime *runtime;
-    clb_precision precision;
-    struct selection *selection;
-};
-
 /* Give a variant its second one, if the tables have one that works. */
-static clb_status choose_second(const struct choice *choice, struct clb_gemm_variant *first,
+static clb_status choose_second(const struct wish *wish, struct clb_gemm_variant *first,
                                 struct clb_gemm_variant *second)
 {
     struct clb_gemm_tuning tuning;
     clb_status status =
-        clb_tuning_second(&choice->runtime->device, choice->precision, &first->tuning, &tuning);
+        clb_tuning_second(&wish->runtime->device, wish->precision, &first->tuning, &tuning);
     if (status == CLB_ERR_UNSUPPORTED)
         return CLB_OK;
     if (status == CLB_OK)
-        status = clb_gemm_variant_make(choice->runtime, choice->precision, &tuning, second);
+        status = make_variant(wish->runtime, wish->precision, &tuning, NULL, second);
     if (status == CLB_ERR_NOMEM)
         return status;
     if (status != CLB_OK) {
-        clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", second->name,
-                choice->runtime->device.name, clb_status_name(status));
+        clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", second->name, wish->runtime->device.name,
+                clb_status_name(status));
         return CLB_OK;
     }
     second->shapes = first->shapes;
@@ -385,53 +323,47 @@ static void set_scaled(struct clb_gemm_variant *variant, struct clb_gemm_variant
  * Run by clb_check_once. */
 static clb_status select_variant(void *argument)
 {
-    const struct choice *choice = argument;
-    struct clb_runtime *runtime = choice->runtime;
-    clb_precision precision = choice->precision;
-    struct selection *selection = choice->selection;
-    clb_status status = clb_step_need(runtime, CLB_STEP_GEMM, precision);
+    struct wish wish = *(const struct wish *)argument;
+    struct selection *selection = wish.selection;
+    struct clb_gemm_variant *variant = &selection->variant, *plain = &selection->plain;
+    clb_status status = clb_step_need(wish.runtime, CLB_STEP_GEMM, wish.precision);
     if (status != CLB_OK)
         return status;
-    selection->direct.runtime = runtime;
-    struct wish wish = {runtime, precision, 0, clb_config_get()->math, &selection->direct};
-    status = variant_choose(&wish, &selection->variant);
-    selection->variant.shapes = &selection->shapes;
-    if (status == CLB_OK && clb_gemm_is_too_slow(&selection->variant))
-        clb_rate_note_slow(&runtime->device, precision, selection->variant.name,
-                           selection->variant.rate);
-    if (status == CLB_OK && selection->variant.split) {
-        selection->variant.plain = &selection->plain;
-        wish.which = 1;
-        wish.math = CLB_MATH_STRICT;
-        status = variant_choose(&wish, &selection->plain);
-        selection->plain.shapes = &selection->shapes; /* split families have none themselves */
-        if (status == CLB_OK)
-            status = choose_second(choice, &selection->plain, &selection->plain_second);
-    }
+    selection->direct.runtime = wish.runtime;
+    status = variant_choose(&wish, variant);
+    variant->shapes = &selection->shapes;
+    variant->too_slow = variant->rate > 0 && variant->rate < CLB_LEAST_RATE && clb_rates_decide();
+    if (status == CLB_OK && variant->too_slow)
+        clb_rate_note_slow(&wish.runtime->device, wish.precision, variant->name, variant->rate);
     if (status == CLB_OK)
-        status = choose_second(choice, &selection->variant, &selection->second);
-    if (status == CLB_OK && selection->variant.split)
-        set_scaled(&selection->variant, &selection->scaled);
-    if (status == CLB_OK && selection->variant.split && selection->variant.second != NULL)
+        status = choose_second(&wish, variant, &selection->second);
+    if (status != CLB_OK || !variant->split)
+        return status;
+    wish.which = 1;
+    wish.math = CLB_MATH_STRICT;
+    status = variant_choose(&wish, plain);
+    plain->shapes = &selection->shapes; /* split families have none themselves */
+    if (status == CLB_OK)
+        status = choose_second(&wish, plain, &selection->plain_second);
+    variant->plain = plain;
+    selection->second.plain = plain;
+    set_scaled(variant, &selection->scaled);
+    if (variant->second != NULL)
         set_scaled(&selection->second, &selection->second_scaled);
     return status;
 }
 
-static clb_status build_skip(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
-{
-    if (variant->shapes == NULL || !variant->family->has_skip)
-        return CLB_ERR_UNSUPPORTED;
-    return variant_build(runtime, variant, true, variant->shapes);
-}
-
-clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
-                                const struct clb_gemm_variant **variant)
+clb_status clb_gemm_variant_choose(struct clb_runtime *runtime, clb_precision precision,
+                                   const struct clb_gemm_variant **variant)
 {
     struct selection *selection = &selections[precision];
-    struct choice choice = {runtime, precision, selection};
+    const struct wish wish = {runtime, precision, 0, clb_config_get()->math, selection};
     *variant = &selection->variant;
-    return clb_check_once(&selection->check, "no kernels for products", select_variant, &choice,
-                          sizeof choice);
+    const clb_status status = clb_check_once(&selection->check, "no kernels for products",
+                                             select_variant, &wish, sizeof wish);
+    if (status == CLB_OK)
+        atomic_store_explicit(&clb_gemm_variants[precision], *variant, memory_order_release);
+    return status;
 }
 
 static clb_status launch_and_check_direct(void *argument)
@@ -462,7 +394,7 @@ static clb_status build_and_check_skip(void *argument)
     const struct skip_task *task = argument;
     clb_status status = clb_step_need(task->runtime, CLB_STEP_SKIP, task->variant->precision);
     if (status == CLB_OK)
-        status = build_skip(task->runtime, task->variant);
+        status = variant_build(task->runtime, task->variant, true, task->variant->shapes);
     return status == CLB_OK ? clb_gemm_check_skip(task->runtime, task->variant) : status;
 }
 

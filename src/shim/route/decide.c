@@ -226,7 +226,7 @@ static bool has_no_kernels(struct clb_run *run)
 
 static bool is_slow(struct clb_run *run)
 {
-    return clb_run_is_auto(run) && clb_gemm_is_too_slow(run->variant);
+    return clb_run_is_auto(run) && run->variant->too_slow;
 }
 
 static bool is_dry_run(struct clb_run *run)
