@@ -43,48 +43,6 @@ static size_t terms_of(const struct judge *v, struct product_term term[2])
     return two ? 2 : 1;
 }
 
-/* Rows, or columns, [first, first + count) of a general matrix as it is applied. */
-static struct clb_operator part_of(struct clb_operator m, bool rows, size_t first, size_t count)
-{
-    const bool down = rows != m.transposed;
-    m.data = (const char *)m.data + first * (down ? 1 : m.ld) * clb_precision_size(m.precision);
-    *(down ? &m.rows : &m.cols) = count;
-    return m;
-}
-
-static struct clb_sample entries_of(struct clb_sample x, size_t first, size_t count)
-{
-    x.n = count;
-    x.size += first;
-    for (size_t r = 0; r < CLB_VECTORS; r++) {
-        x.re[r] += first;
-        x.im[r] += first;
-    }
-    return x;
-}
-
-/* y += the triangle of outer*inner in rows and columns [first, first + count), times x: two
- * triangles of half the order, and the product beside them. */
-static void add_triangle(struct judge *v, const struct product_term *term, bool upper, size_t first,
-                         size_t count)
-{
-    const size_t half = count / 2, others = count - half;
-    if (count > 1) {
-        add_triangle(v, term, upper, first, half);
-        add_triangle(v, term, upper, first + half, others);
-    }
-    const bool above = upper && count > 1; /* the product is that of the first rows, else columns */
-    const size_t row = above ? first : first + half, rows = above ? half : others;
-    const size_t col = above ? first + half : first, cols = count == 1 ? 1 : count - rows;
-    const struct clb_operator outer = part_of(term->outer, true, row, rows);
-    const struct clb_operator inner = part_of(term->inner, false, col, cols);
-    const struct clb_sample x = entries_of(v->x, col, cols);
-    clb_operator_apply(&inner, &x, &v->z, true);
-    clb_apply_next(v, outer, &v->z);
-    struct clb_sample y = entries_of(v->y, row, rows);
-    clb_sample_add(&y, 1, &v->z, true);
-}
-
 static void add_product(struct judge *v, const struct product_term *term, struct clb_sample *y)
 {
     clb_apply_first(v, term->inner, y);
@@ -113,8 +71,7 @@ void clb_judge_product(struct judge *v)
     }
     clb_note_scalar(v, term[0].alpha);
     if (corner) {
-        clb_sample_clear(&v->y, n);
-        add_triangle(v, &term[0], call->upper, 0, n);
+        clb_operator_triangle(&term[0].outer, &term[0].inner, call->upper, &v->x, &v->y);
         clb_sample_scale(&v->y, term[0].alpha);
     } else {
         add_product(v, &term[0], &v->y);

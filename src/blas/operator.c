@@ -21,10 +21,8 @@ clb_status clb_sample_make(struct clb_sample *sample, size_t n)
     *sample = (struct clb_sample){.n = n, .size = calloc(ROOM * n + 1, sizeof(double))};
     if (sample->size == NULL)
         return CLB_ERR_NOMEM;
-    for (size_t r = 0; r < CLB_VECTORS; r++) {
-        sample->re[r] = sample->size + (2 * r + 1) * n;
-        sample->im[r] = sample->re[r] + n;
-    }
+    for (size_t a = 1; a < ROOM; a++)
+        sample->of[a] = sample->size + a * n;
     return CLB_OK;
 }
 
@@ -37,28 +35,19 @@ void clb_sample_free(struct clb_sample *sample)
 void clb_sample_clear(struct clb_sample *sample, size_t n)
 {
     sample->n = n;
-    memset(sample->size, 0, n * sizeof(double));
-    for (size_t r = 0; r < CLB_VECTORS; r++) {
-        memset(sample->re[r], 0, n * sizeof(double));
-        memset(sample->im[r], 0, n * sizeof(double));
-    }
-}
-
-static void swap(double *x, size_t i, size_t j)
-{
-    const double held = x[i];
-    x[i] = x[j];
-    x[j] = held;
+    for (size_t a = 0; a < ROOM; a++)
+        memset(sample->of[a], 0, n * sizeof(double));
 }
 
 void clb_sample_swap(struct clb_sample *sample, const void *ipiv, bool wide, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        const size_t other = (size_t)clb_integer_get(ipiv, i, wide) - 1;
-        swap(sample->size, i, other);
-        for (size_t r = 0; r < CLB_VECTORS; r++) {
-            swap(sample->re[r], i, other);
-            swap(sample->im[r], i, other);
+    for (size_t a = 0; a < ROOM; a++) {
+        double *const x = sample->of[a];
+        for (size_t i = 0; i < count; i++) {
+            const size_t other = (size_t)clb_integer_get(ipiv, i, wide) - 1;
+            const double held = x[i];
+            x[i] = x[other];
+            x[other] = held;
         }
     }
 }
@@ -83,12 +72,8 @@ static void add_to(double *y, double factor, const double *x, size_t n)
 
 void clb_sample_add(struct clb_sample *y, double sign, const struct clb_sample *z, bool sized)
 {
-    for (size_t r = 0; r < CLB_VECTORS; r++) {
-        add_to(y->re[r], sign, z->re[r], y->n);
-        add_to(y->im[r], sign, z->im[r], y->n);
-    }
-    if (sized)
-        add_to(y->size, 1, z->size, y->n);
+    for (size_t a = sized ? 0 : 1; a < ROOM; a++)
+        add_to(y->of[a], a == 0 ? 1 : sign, z->of[a], y->n);
 }
 
 /* ---- pieces of columns ----------------------------------------------------------------------- */
@@ -186,20 +171,24 @@ static void cut_out(const struct clb_operator *m, const struct clb_sample *x, st
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
+/* As the arrays of a sample. */
 struct partial_sums {
-    double re[CLB_VECTORS][PIECE], im[CLB_VECTORS][PIECE], size[PIECE];
+    double of[ROOM][PIECE];
 };
+enum { RE = 1, IM = 1 + CLB_VECTORS };
 
-/* sum += |m|*size; squares are those of scaled elements, which neither overflow nor underflow where
- * it matters. */
+/* Squares are those of scaled elements, which neither overflow nor underflow where it matters. */
+static inline double size_of(double x, double size, const bool squares)
+{
+    const double scaled = fabs(x) * size;
+    return squares ? scaled * scaled : scaled;
+}
+
+/* sum += |m|*size. */
 static inline void add_sizes(double *sum, const double *m, double size, size_t count,
                              const bool squares)
 {
-    CLB_SIMD for (size_t i = 0; i < count; i++)
-    {
-        const double scaled = fabs(m[i]) * size;
-        sum[i] += squares ? scaled * scaled : scaled;
-    }
+    CLB_SIMD for (size_t i = 0; i < count; i++) sum[i] += size_of(m[i], size, squares);
 }
 
 /* sum(r) += x(r)*m, for all vectors at once: m is loaded once. */
@@ -232,36 +221,29 @@ static void dot_each(double *const sum[CLB_VECTORS], size_t at, double sign, con
     sum[2][at] += sign * c;
 }
 
-/* Two sums at a time, so that additions need not wait for one another. */
-static inline double dot(const double *x, const double *y, size_t count)
+/* The sum of x*y, or of sizes. Two sums at a time, so that additions need not wait for one
+ * another. */
+enum terms { PRODUCTS, SIZES, SQUARES };
+static inline double term_of(double x, double y, const enum terms terms)
+{
+    return terms == PRODUCTS ? x * y : size_of(x, y, terms == SQUARES);
+}
+
+static inline double sum_of(const double *x, const double *y, size_t count, const enum terms terms)
 {
     const size_t half = count / 2;
     double a = 0, b = 0;
 #pragma omp simd reduction(+ : a, b)
     for (size_t i = 0; i < half; i++) {
-        a += x[i] * y[i];
-        b += x[i + half] * y[i + half];
+        a += term_of(x[i], y[i], terms);
+        b += term_of(x[i + half], y[i + half], terms);
     }
-    return a + b + (count > 2 * half ? x[count - 1] * y[count - 1] : 0);
+    return a + b + (count > 2 * half ? term_of(x[count - 1], y[count - 1], terms) : 0);
 }
 
-static inline double size_of(double x, double size, const bool squares)
+static double dot(const double *x, const double *y, size_t count)
 {
-    const double scaled = fabs(x) * size;
-    return squares ? scaled * scaled : scaled;
-}
-
-static inline double dot_sizes(const double *m, const double *size, size_t count,
-                               const bool squares)
-{
-    const size_t half = count / 2;
-    double a = 0, b = 0;
-#pragma omp simd reduction(+ : a, b)
-    for (size_t i = 0; i < half; i++) {
-        a += size_of(m[i], size[i], squares);
-        b += size_of(m[i + half], size[i + half], squares);
-    }
-    return a + b + (count > 2 * half ? size_of(m[count - 1], size[count - 1], squares) : 0);
+    return sum_of(x, y, count, PRODUCTS);
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -270,10 +252,12 @@ static inline double dot_sizes(const double *m, const double *size, size_t count
  * it, each with sums of its own. */
 struct pass {
     const struct clb_operator *m;
-    const struct clb_sample *x;      /* NULL: magnitudes, */
-    const struct clb_sample *factor; /* as in clb_operator_columns */
-    bool first, holes;               /* holes: some of x are not to be read */
-    size_t only;                     /* column that counts, of the matrix as it is applied */
+    const struct clb_sample *x;       /* NULL: magnitudes, */
+    const struct clb_sample *factor;  /* as in clb_operator_columns */
+    bool first, holes;                /* holes: some of x are not to be read */
+    size_t only;                      /* column that counts, of the matrix as it is applied */
+    const struct clb_operator *outer; /* as in clb_operator_triangle */
+    bool upper;
     size_t tiles, tiles_down;
     atomic_size_t next; /* tile */
 };
@@ -303,20 +287,20 @@ static void add_column(const struct pass *pass, size_t col, size_t row, struct p
         signed_re[r] = sign * re[r];
         signed_im[r] = -sign * im[r];
     }
-    add_each(sums->re, at, piece->re, re, count);
+    add_each(sums->of + RE, at, piece->re, re, count);
     if (piece->im != NULL) {
-        add_each(sums->im, at, piece->im, signed_re, count);
+        add_each(sums->of + IM, at, piece->im, signed_re, count);
         if (!pass->first) { /* else x is real */
-            add_each(sums->re, at, piece->im, signed_im, count);
-            add_each(sums->im, at, piece->re, im, count);
+            add_each(sums->of + RE, at, piece->im, signed_im, count);
+            add_each(sums->of + IM, at, piece->re, im, count);
         }
     }
     for (int part = 0; part < (piece->im != NULL ? 2 : 1); part++) {
         const double *m_part = part == 0 ? piece->re : piece->im;
         if (pass->first)
-            add_sizes(sums->size + at, m_part, size, count, true);
+            add_sizes(sums->of[0] + at, m_part, size, count, true);
         else
-            add_sizes(sums->size + at, m_part, size, count, false);
+            add_sizes(sums->of[0] + at, m_part, size, count, false);
     }
 }
 
@@ -344,27 +328,8 @@ static void add_row(const struct pass *pass, size_t col, struct clb_sample *y, s
     }
     for (int part = 0; part < (im != NULL ? 2 : 1); part++) {
         const double *m_part = part == 0 ? re : im;
-        y->size[col] += pass->first ? dot_sizes(m_part, x->size + begin, count, true)
-                                    : dot_sizes(m_part, x->size + begin, count, false);
-    }
-}
-
-static void clear_sums(struct partial_sums *sums, size_t rows, bool complex)
-{
-    memset(sums->size, 0, rows * sizeof(double));
-    for (size_t r = 0; r < CLB_VECTORS; r++) {
-        memset(sums->re[r], 0, rows * sizeof(double));
-        memset(sums->im[r], 0, complex ? rows * sizeof(double) : 0);
-    }
-}
-
-static void add_sums(struct clb_sample *y, size_t row, size_t rows, bool complex,
-                     const struct partial_sums *sums)
-{
-    add_to(y->size + row, 1, sums->size, rows);
-    for (size_t r = 0; r < CLB_VECTORS; r++) {
-        add_to(y->re[r] + row, 1, sums->re[r], rows);
-        add_to(y->im[r] + row, 1, sums->im[r], complex ? rows : 0);
+        y->size[col] += pass->first ? sum_of(m_part, x->size + begin, count, SQUARES)
+                                    : sum_of(m_part, x->size + begin, count, SIZES);
     }
 }
 
@@ -433,10 +398,11 @@ static void visit_tile(struct pass_share *share, size_t tile)
     }
     struct partial_sums sums;
     struct piece piece;
+    const size_t arrays = pass->x == NULL || !columns ? 0 : is_complex(m) ? ROOM : IM;
     for (size_t row = top; row < bottom && first < last; row += PIECE) {
         const size_t behind = clb_min(bottom, row + PIECE);
-        if (pass->x != NULL && columns)
-            clear_sums(&sums, behind - row, is_complex(m));
+        for (size_t a = 0; a < arrays; a++)
+            memset(sums.of[a], 0, (behind - row) * sizeof(double));
         for (size_t col = first; col < last; col++) {
             rows_of(m, col, &piece.begin, &piece.end);
             piece.begin = clb_max(piece.begin, row);
@@ -446,13 +412,72 @@ static void visit_tile(struct pass_share *share, size_t tile)
             load(m, col, &piece);
             if (pass->x == NULL)
                 note_magnitudes(pass, col, share->y.size, &piece);
-            if (pass->x != NULL && columns)
+            if (arrays > 0)
                 add_column(pass, col, row, &sums, &piece);
             if (pass->x != NULL && rows)
                 add_row(pass, col, &share->y, &piece);
         }
-        if (pass->x != NULL && columns)
-            add_sums(&share->y, row, behind - row, is_complex(m), &sums);
+        for (size_t a = 0; a < arrays; a++)
+            add_to(share->y.of[a] + row, 1, sums.of[a], behind - row);
+    }
+}
+
+/* `count` elements of a row or column of a general matrix as it is applied. */
+static void load_line(const struct clb_operator *m, bool row, size_t line, size_t begin,
+                      size_t count, double *re, double *im)
+{
+    const bool contiguous = row == m->transposed;
+    const size_t at = contiguous ? begin + line * m->ld : line + begin * m->ld;
+    if (contiguous)
+        convert(m->precision, m->data, at, count, re, im);
+    for (size_t i = 0; i < count && !contiguous; i++)
+        convert(m->precision, m->data, at + i * m->ld, 1, re + i, im + i);
+    for (size_t i = 0; i < count && m->conjugated && is_complex(m); i++)
+        im[i] = -im[i];
+}
+
+/* Lines across the storage stay in the cache for the next ones. */
+enum { DEPTHS = PIECE / 2 };
+
+/* Of some depths of the product: x times the columns of `inner` is summed from the triangle's tip
+ * on, and each row of `outer` is multiplied with the sum so far. */
+static void visit_depths(struct pass_share *share, size_t tile)
+{
+    const struct pass *pass = share->pass;
+    const struct clb_sample *x = pass->x;
+    const bool complex = is_complex(pass->m);
+    const size_t n = x->n, k = clb_operator_rows(pass->m), begin = tile * DEPTHS;
+    const size_t count = clb_min(DEPTHS, k - begin);
+    double sum[ROOM][PIECE] = {{0}}, line[2][DEPTHS], norms[DEPTHS];
+    double *const re[CLB_VECTORS] = {sum[RE], sum[RE + 1], sum[RE + 2]};
+    double *const im[CLB_VECTORS] = {sum[IM], sum[IM + 1], sum[IM + 2]};
+    struct clb_sample *y = &share->y;
+    for (size_t step = 0; step < n; step++) {
+        const size_t i = pass->upper ? n - 1 - step : step;
+        const double signs[CLB_VECTORS] = {x->re[0][i], x->re[1][i], x->re[2][i]};
+        if (x->size[i] != 0) {
+            load_line(pass->m, false, i, begin, count, line[0], line[1]);
+            add_each(sum + RE, 0, line[0], signs, count);
+            add_sizes(sum[0], line[0], x->size[i], count, true);
+            if (complex) {
+                add_each(sum + IM, 0, line[1], signs, count);
+                add_sizes(sum[0], line[1], x->size[i], count, true);
+            }
+        }
+        double all = 0;
+        for (size_t p = 0; p < count; p++) {
+            norms[p] = sqrt(sum[0][p] + (double)n * DBL_MIN) + x->least * x->norm;
+            all += norms[p] + x->norm;
+        }
+        load_line(pass->outer, true, i, begin, count, line[0], line[1]);
+        dot_each(y->re, i, 1, line[0], re, 0, count);
+        y->size[i] += sum_of(line[0], norms, count, SIZES) + x->least * all;
+        if (complex) {
+            dot_each(y->im, i, 1, line[0], im, 0, count);
+            dot_each(y->re, i, -1, line[1], im, 0, count);
+            dot_each(y->im, i, 1, line[1], re, 0, count);
+            y->size[i] += sum_of(line[1], norms, count, SIZES);
+        }
     }
 }
 
@@ -463,7 +488,10 @@ static void take_tiles(void *argument)
         const size_t tile = atomic_fetch_add(&share->pass->next, 1);
         if (tile >= share->pass->tiles)
             return;
-        visit_tile(share, tile);
+        if (share->pass->outer != NULL)
+            visit_depths(share, tile);
+        else
+            visit_tile(share, tile);
     }
 }
 
@@ -484,7 +512,8 @@ static void run_pass(struct pass *pass, struct clb_sample *y)
     struct clb_workers team = {0};
     size_t count = 1;
     pass->tiles_down = clb_max(clb_div_up(pass->m->rows, TILE), 1);
-    pass->tiles = pass->tiles_down * clb_div_up(pass->m->cols, BLOCK);
+    pass->tiles = pass->outer != NULL ? clb_div_up(clb_operator_rows(pass->m), DEPTHS)
+                                      : pass->tiles_down * clb_div_up(pass->m->cols, BLOCK);
     const size_t shares = clb_min(shares_of(pass->m, y), pass->tiles);
     if (shares > 1)
         clb_workers_lend(&team, shares - 1, false);
@@ -548,6 +577,17 @@ void clb_operator_apply(const struct clb_operator *m, const struct clb_sample *x
     for (size_t i = 0; i < y->n; i++)
         y->size[i] = (first ? sqrt(y->size[i] + lost) : y->size[i] + y->least * total) +
                      y->least * (double)(first ? 1 : x->n) * y->norm;
+}
+
+void clb_operator_triangle(const struct clb_operator *outer, const struct clb_operator *inner,
+                           bool upper, const struct clb_sample *x, struct clb_sample *y)
+{
+    struct pass pass = {
+        .m = inner, .x = x, .first = true, .only = CLB_EVERY, .outer = outer, .upper = upper};
+    clb_sample_clear(y, x->n);
+    y->norm = x->norm;
+    y->least = x->least;
+    run_pass(&pass, y);
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */

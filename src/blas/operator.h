@@ -40,9 +40,14 @@ static inline size_t clb_operator_cols(const struct clb_operator *m)
  * `least` and `norm` add to sizes what underflow loses: see clb_operator_apply. */
 enum { CLB_VECTORS = 3 };
 struct clb_sample {
-    size_t n, count;                                  /* entries; vectors */
-    double *re[CLB_VECTORS], *im[CLB_VECTORS], *size; /* owned, one block that begins with size */
-    double norm;                                      /* the sum of |x(j)| */
+    size_t n;
+    union {
+        double *of[2 * CLB_VECTORS + 1]; /* owned, one block: */
+        struct {
+            double *size, *re[CLB_VECTORS], *im[CLB_VECTORS];
+        };
+    };
+    double norm; /* the sum of |x(j)| */
     double least;
 };
 
@@ -70,6 +75,10 @@ void clb_operator_columns(const struct clb_operator *m, size_t only,
  * size is zero are not read; otherwise |M|*size. */
 void clb_operator_apply(const struct clb_operator *m, const struct clb_sample *x,
                         struct clb_sample *y, bool first);
+
+/* y = the triangle of outer*inner times x; general matrices, of which each is read once. */
+void clb_operator_triangle(const struct clb_operator *outer, const struct clb_operator *inner,
+                           bool upper, const struct clb_sample *x, struct clb_sample *y);
 
 /* Element (i, j) of the matrix as it is applied, re and im; not for mirrored ones. */
 void clb_operator_get(const struct clb_operator *m, size_t i, size_t j, double value[2]);

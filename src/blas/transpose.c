@@ -11,16 +11,17 @@
 #define SHARE ((size_t)64)
 #define BLOCK ((size_t)16)
 
+enum transpose_kind { TRANSPOSE, COPY, FIND_NAN, FIND_NOT_FINITE };
+
 struct transpose_work {
+    enum transpose_kind kind;
     clb_precision precision;
-    enum { TRANSPOSE, COPY, FIND_NAN, FIND_NOT_FINITE } kind;
-    size_t lines, length; /* of the result, or of what is searched */
+    char part;
+    size_t length, lines; /* of the result, or of what is searched */
     const char *from;
     char *to;
     size_t from_ld, to_ld; /* bytes from one line to the next */
     bool conjugate;
-    char part;
-    atomic_size_t next; /* line */
     atomic_bool found;
 };
 
@@ -40,13 +41,10 @@ static inline __attribute__((always_inline)) void transpose_block(const struct t
 static void conjugate_line(const struct transpose_work *work, size_t line)
 {
     char *to = work->to + line * work->to_ld;
-    if (work->precision == CLB_C) {
-        for (size_t i = 0; i < work->length; i++)
-            ((float *)(void *)to)[2 * i + 1] *= -1;
-    } else {
-        for (size_t i = 0; i < work->length; i++)
-            ((double *)(void *)to)[2 * i + 1] *= -1;
-    }
+    for (size_t i = 0; i < work->length && work->precision == CLB_C; i++)
+        ((float *)(void *)to)[2 * i + 1] *= -1;
+    for (size_t i = 0; i < work->length && work->precision == CLB_Z; i++)
+        ((double *)(void *)to)[2 * i + 1] *= -1;
 }
 
 static void transpose_lines(struct transpose_work *work, size_t line, size_t lines)
@@ -68,31 +66,21 @@ static void transpose_lines(struct transpose_work *work, size_t line, size_t lin
         conjugate_line(work, j);
 }
 
-static bool any_nan_s(const float *x, size_t count)
+static bool any_nan(clb_precision precision, const void *x, size_t count)
 {
+    const float *s = x;
+    const double *d = x;
     int found = 0;
+    if (clb_precision_real_size(precision) == sizeof(float)) {
 #pragma omp simd reduction(| : found)
-    for (size_t i = 0; i < count; i++)
-        found |= x[i] != x[i];
-    return found != 0;
-}
-
-static bool any_nan_d(const double *x, size_t count)
-{
-    int found = 0;
+        for (size_t i = 0; i < count; i++)
+            found |= s[i] != s[i];
+    } else {
 #pragma omp simd reduction(| : found)
-    for (size_t i = 0; i < count; i++)
-        found |= x[i] != x[i];
+        for (size_t i = 0; i < count; i++)
+            found |= d[i] != d[i];
+    }
     return found != 0;
-}
-
-static bool is_found(const struct transpose_work *work, const void *x, size_t elements)
-{
-    const size_t count = elements * clb_precision_parts(work->precision);
-    if (work->kind == FIND_NOT_FINITE)
-        return !clb_tile_is_finite(work->precision, elements, 1, x, elements);
-    return clb_precision_real_size(work->precision) == sizeof(float) ? any_nan_s(x, count)
-                                                                     : any_nan_d(x, count);
 }
 
 /* Lines are columns here. */
@@ -104,7 +92,10 @@ static void search_lines(struct transpose_work *work, size_t line, size_t lines)
     for (size_t j = line; j < line + lines && !atomic_load(&work->found); j++) {
         const size_t first = lower ? clb_min(j + (work->part == 'l'), work->length) : 0;
         const size_t end = upper ? clb_min(j + (work->part == 'U'), work->length) : work->length;
-        if (is_found(work, work->from + j * work->from_ld + first * element, end - first))
+        const char *const x = work->from + j * work->from_ld + first * element;
+        if (work->kind == FIND_NAN
+                ? any_nan(work->precision, x, (end - first) * clb_precision_parts(work->precision))
+                : !clb_tile_is_finite(work->precision, end - first, 1, x, end - first))
             atomic_store(&work->found, true);
     }
 }
@@ -113,17 +104,15 @@ static void search_lines(struct transpose_work *work, size_t line, size_t lines)
 static void copy_lines(struct transpose_work *work, size_t line, size_t lines)
 {
     const size_t element = clb_precision_size(work->precision);
-    const bool upper = work->part == 'U' || work->part == 'u';
-    if (work->part == 0) {
-        clb_copy_nontemporal(work->to + line * work->to_ld, work->to_ld,
-                             work->from + line * work->from_ld, work->from_ld,
-                             work->length * element, lines);
-        return;
-    }
+    const char *const from = work->from + line * work->from_ld;
+    char *const to = work->to + line * work->to_ld;
     const ptrdiff_t diagonal = (ptrdiff_t)line + (work->part == 'l') - (work->part == 'u');
-    clb_copy_trapezoid(work->precision, upper, diagonal, work->length, lines,
-                       work->from + line * work->from_ld, work->from_ld / element,
-                       work->to + line * work->to_ld, work->to_ld / element);
+    if (work->part == 0)
+        clb_copy_nontemporal(to, work->to_ld, from, work->from_ld, work->length * element, lines);
+    else
+        clb_copy_trapezoid(work->precision, work->part == 'U' || work->part == 'u', diagonal,
+                           work->length, lines, from, work->from_ld / element, to,
+                           work->to_ld / element);
 }
 
 static void do_lines(void *context, size_t thread, size_t begin, size_t end)
@@ -138,83 +127,60 @@ static void do_lines(void *context, size_t thread, size_t begin, size_t end)
         search_lines(work, begin, end - begin);
 }
 
-static void share_work(struct transpose_work *work)
+/* True when something was found. */
+static bool share_work(struct transpose_work *work, enum transpose_kind kind)
 {
-    clb_workers_share(work->lines, SHARE, CLB_MAX_WORKERS + 1, do_lines, work);
+    work->kind = kind;
+    if (work->length > 0 && work->lines > 0)
+        clb_workers_share(work->lines, SHARE, CLB_MAX_WORKERS + 1, do_lines, work);
+    return atomic_load(&work->found);
 }
 
-static struct transpose_work transpose_of(clb_precision precision, size_t rows, size_t cols,
-                                          const void *x, size_t ldx, void *y, size_t ldy,
-                                          bool conjugate)
+static struct transpose_work work_of(clb_precision precision, char part, size_t rows, size_t cols,
+                                     const void *x, size_t ldx, void *y, size_t ldy)
 {
-    const size_t element = clb_precision_size(precision);
     return (struct transpose_work){.precision = precision,
-                                   .kind = TRANSPOSE,
-                                   .lines = cols,
+                                   .part = part,
                                    .length = rows,
+                                   .lines = cols,
                                    .from = x,
                                    .to = y,
-                                   .from_ld = ldx * element,
-                                   .to_ld = ldy * element,
-                                   .conjugate = conjugate && clb_precision_parts(precision) == 2};
+                                   .from_ld = ldx * clb_precision_size(precision),
+                                   .to_ld = ldy * clb_precision_size(precision)};
 }
 
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                    void *y, size_t ldy, bool conjugate)
 {
-    struct transpose_work work = transpose_of(precision, rows, cols, x, ldx, y, ldy, conjugate);
-    if (rows > 0 && cols > 0)
-        share_work(&work);
+    struct transpose_work work = work_of(precision, 0, rows, cols, x, ldx, y, ldy);
+    work.conjugate = conjugate;
+    (void)share_work(&work, TRANSPOSE);
 }
 
 void clb_copy_adjoint(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                       void *y, size_t ldy)
 {
-    struct transpose_work work = transpose_of(precision, rows, cols, x, ldx, y, ldy, true);
+    struct transpose_work work = work_of(precision, 0, rows, cols, x, ldx, y, ldy);
+    work.conjugate = true;
     transpose_lines(&work, 0, cols);
 }
 
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                  char part)
 {
-    struct transpose_work work = {.precision = precision,
-                                  .kind = FIND_NAN,
-                                  .lines = cols,
-                                  .length = rows,
-                                  .from = x,
-                                  .from_ld = ldx * clb_precision_size(precision),
-                                  .part = part};
-    if (rows > 0 && cols > 0)
-        share_work(&work);
-    return atomic_load(&work.found);
+    struct transpose_work work = work_of(precision, part, rows, cols, x, ldx, NULL, 0);
+    return share_work(&work, FIND_NAN);
 }
 
 bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const void *x, size_t ldx)
 {
-    struct transpose_work work = {.precision = precision,
-                                  .kind = FIND_NOT_FINITE,
-                                  .lines = n,
-                                  .length = n,
-                                  .from = x,
-                                  .from_ld = ldx * clb_precision_size(precision),
-                                  .part = part};
-    share_work(&work);
-    return !atomic_load(&work.found);
+    struct transpose_work work = work_of(precision, part, n, n, x, ldx, NULL, 0);
+    return !share_work(&work, FIND_NOT_FINITE);
 }
 
 void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols, const void *x,
                    size_t ldx, void *y, size_t ldy)
 {
-    const size_t element = clb_precision_size(precision);
-    struct transpose_work work = {.precision = precision,
-                                  .kind = COPY,
-                                  .lines = cols,
-                                  .length = rows,
-                                  .from = x,
-                                  .to = y,
-                                  .from_ld = ldx * element,
-                                  .to_ld = ldy * element,
-                                  .part = part};
-    if (rows > 0 && cols > 0)
-        share_work(&work);
+    struct transpose_work work = work_of(precision, part, rows, cols, x, ldx, y, ldy);
+    (void)share_work(&work, COPY);
 }

@@ -28,7 +28,8 @@ struct checks_task {
  */
 static clb_status solve_random(struct clb_workspace *workspace, bool right, size_t n, size_t rhs)
 {
-    static const struct clb_trial_numbers numbers = {20261121, 2, 0.125, false};
+    static const struct clb_trial_numbers numbers = {
+        .seed = 20261121, .diagonal = 2, .scale = 0.125};
     const clb_precision precision = workspace->variant->precision;
     struct clb_call call = clb_call_of(clb_routine_of(CLB_KIND_trsm, precision, false));
     struct clb_trial trial;
@@ -219,7 +220,7 @@ clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gem
 static clb_status factor_random(void *context, struct clb_check_size size)
 {
     struct clb_workspace *workspace = context;
-    static const struct clb_trial_numbers numbers = {20261121, 0, 1, true};
+    static const struct clb_trial_numbers numbers = {.seed = 20261121, .scale = 1, .spoils = true};
     const size_t m = size.m, n = clb_min(m, size.n);
     struct clb_call call =
         clb_call_of(clb_routine_of(CLB_KIND_getrf, workspace->variant->precision, false));
@@ -321,7 +322,8 @@ clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_va
 static clb_status factor_definite(struct clb_potf2 *block, struct clb_workspace *workspace,
                                   bool upper, size_t n)
 {
-    const struct clb_trial_numbers numbers = {20261122, (double)n, 1, true};
+    const struct clb_trial_numbers numbers = {
+        .seed = 20261122, .diagonal = (double)n, .scale = 1, .spoils = true};
     struct clb_call call =
         clb_call_of(clb_routine_of(CLB_KIND_potrf, workspace->variant->precision, false));
     struct clb_trial trial;

@@ -77,11 +77,6 @@ void clb_check_put(clb_precision precision, void *x, size_t at, double value)
         ((double *)x)[at] = value;
 }
 
-double clb_check_unit(clb_precision precision)
-{
-    return is_single(precision) ? 0x1p-24 : 0x1p-53;
-}
-
 /* ---- calls that kernels compute -------------------------------------------------------------- */
 
 /* Whether an element of a matrix in memory is one of the call's. */
@@ -93,26 +88,38 @@ static bool is_inside(const struct clb_call_matrix *matrix, size_t i, size_t j)
                                                                 : j < i + diagonal);
 }
 
-static void fill_trial(const struct clb_trial *trial, const struct clb_trial_numbers *numbers,
-                       size_t index, void *data)
+/* The exponent of a row of op(A) or of a column of op(B). */
+static int scale_of(const struct clb_call *call, size_t index, size_t i, size_t j)
 {
-    const clb_precision precision = trial->call.precision;
-    const size_t parts = clb_precision_parts(precision);
-    const bool hermitian = clb_routine_has_flag(trial->call.routine, 'h');
+    static const int rows[] = {0, -70, 58}, columns[] = {0, 58};
+    return index == 0   ? rows[(call->transa == CLB_OP_N ? i : j) % CLB_COUNT_OF(rows)]
+           : index == 1 ? columns[(call->transb == CLB_OP_N ? j : i) % CLB_COUNT_OF(columns)]
+                        : 0;
+}
+
+static void fill_trial(const struct clb_trial *trial, size_t index, void *data)
+{
+    const struct clb_trial_numbers *numbers = trial->numbers;
+    const struct clb_call *call = &trial->call;
+    const size_t parts = clb_precision_parts(call->precision);
+    const bool hermitian = clb_routine_has_flag(call->routine, 'h');
     uint64_t state = numbers->seed + index;
     struct clb_call_matrix matrix;
-    (void)clb_call_matrix(&trial->call, index, &matrix);
+    (void)clb_call_matrix(call, index, &matrix);
+    const bool unread = matrix.written && !clb_call_reads_c(call);
     for (size_t e = 0; e < matrix.ld * matrix.cols * parts; e++) {
         const size_t i = e / parts % matrix.ld, j = e / parts / matrix.ld, part = e % parts;
         double value = clb_check_random(&state);
+        if (numbers->extreme)
+            value = ldexp(value, scale_of(call, index, i, j));
         if (index == 0)
             value *= numbers->scale;
         if (index == 0 && i == j)
             value += part == 0 ? numbers->diagonal : 0;
-        if (numbers->spoils &&
-            (!is_inside(&matrix, i, j) || (index == 0 && hermitian && i == j && part == 1)))
+        if (numbers->spoils && (unread || !is_inside(&matrix, i, j) ||
+                                (index == 0 && hermitian && i == j && part == 1)))
             value = NAN;
-        clb_check_put(precision, data, e, value);
+        clb_check_put(call->precision, data, e, value);
     }
 }
 
@@ -120,16 +127,19 @@ clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
                           struct clb_queue *queue, const struct clb_call *call,
                           const struct clb_trial_numbers *numbers)
 {
-    *trial = (struct clb_trial){.runtime = runtime, .queue = queue, .call = *call};
+    *trial =
+        (struct clb_trial){.runtime = runtime, .queue = queue, .call = *call, .numbers = numbers};
     void **const data[] = {&trial->call.a, &trial->call.b, &trial->call.c};
     size_t *const ld[] = {&trial->call.lda, &trial->call.ldb, &trial->call.ldc};
+    const size_t element = clb_precision_size(call->precision);
     struct clb_call_matrix matrix;
     size_t all = 0;
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
         if (!clb_call_matrix(call, i, &matrix))
             continue;
-        *ld[i] = matrix.rows + 1;
-        trial->bytes[i] = *ld[i] * matrix.cols * clb_precision_size(call->precision);
+        *ld[i] = *ld[i] != 0 ? *ld[i] : matrix.rows + 1;
+        trial->begin[i] = numbers->begins_later && !matrix.written ? CLB_TRIAL_BEGIN * element : 0;
+        trial->bytes[i] = trial->begin[i] + *ld[i] * matrix.cols * element;
         all += trial->bytes[i];
     }
     trial->host = calloc(2, all);
@@ -140,9 +150,9 @@ clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
         if (trial->bytes[i] == 0)
             continue;
         char *const before = trial->host + at;
-        trial->before[i] = (struct clb_before){before, *ld[i]};
-        *data[i] = before + all;
-        fill_trial(trial, numbers, i, before);
+        trial->before[i] = (struct clb_before){before + trial->begin[i], *ld[i]};
+        *data[i] = before + trial->begin[i] + all;
+        fill_trial(trial, i, before + trial->begin[i]);
         status = clb_queue_write_now(queue, trial->memory[i]->mem, 0, trial->bytes[i], before);
         at += trial->bytes[i];
     }
@@ -165,18 +175,27 @@ static bool is_kept(const struct clb_trial *trial, size_t index,
 
 clb_status clb_trial_judge(const struct clb_trial *trial)
 {
-    const struct clb_judged judged = {
-        .call = &trial->call, .before = trial->before, .entries = true};
+    struct clb_before before[CLB_CALL_MATRICES];
+    const struct clb_judged judged = {.call = &trial->call,
+                                      .before = before,
+                                      .entries = true,
+                                      .rounded = trial->numbers->rounded};
     struct clb_call_matrix matrix;
     struct clb_verdict verdict;
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
+        before[i] = trial->before[i];
         if (!clb_call_matrix(&trial->call, i, &matrix))
             continue;
-        clb_status status = clb_queue_read_now(trial->queue, trial->memory[i]->mem, 0,
-                                               trial->bytes[i], matrix.data);
+        clb_status status =
+            clb_queue_read_now(trial->queue, trial->memory[i]->mem, 0, trial->bytes[i],
+                               (char *)matrix.data - trial->begin[i]);
         if (status != CLB_OK)
             return status;
-        if (!is_kept(trial, i, &matrix))
+        if (matrix.written && !clb_call_reads_c(&trial->call))
+            before[i].data = NULL;
+        if (trial->numbers->extreme && !matrix.written)
+            fill_trial(trial, i, matrix.data); /* as it was */
+        else if (!is_kept(trial, i, &matrix))
             return CLB_ERR_BUILD;
     }
     clb_status status = clb_judge(&judged, &verdict);

@@ -46,22 +46,30 @@ bool clb_check_end(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
 struct clb_trial_numbers {
     uint64_t seed;
-    double diagonal; /* is added to A's, */
-    double scale;    /* after A's numbers from -1/2 to 1/2 were multiplied by this */
-    bool spoils;     /* what must not be read is NaN */
+    double diagonal;   /* is added to A's, */
+    double scale;      /* after A's numbers from -1/2 to 1/2 were multiplied by this */
+    bool spoils;       /* what must not be read is NaN */
+    bool begins_later; /* what is only read begins CLB_TRIAL_BEGIN elements behind its memory's
+                          begin: callers' matrices are aligned to their elements only */
+    bool extreme;      /* rows of op(A) and columns of op(B) have scales out of split families'
+                          range; the kernels may scale the operands in place */
+    bool rounded;      /* as in struct clb_judged */
 };
+#define CLB_TRIAL_BEGIN ((size_t)1)
 
 struct clb_trial {
     struct clb_runtime *runtime;
     struct clb_queue *queue;
+    const struct clb_trial_numbers *numbers;
     struct clb_call call; /* its matrices are those of the result */
     struct clb_before before[CLB_CALL_MATRICES];
-    struct clb_buffer *memory[CLB_CALL_MATRICES]; /* of the same layout */
-    size_t bytes[CLB_CALL_MATRICES];
+    struct clb_buffer *memory[CLB_CALL_MATRICES];              /* of the same layout */
+    size_t bytes[CLB_CALL_MATRICES], begin[CLB_CALL_MATRICES]; /* begin: bytes */
     char *host; /* owned: what was before, and the result */
 };
 
-/* The call has its routine, letters and sizes, and what else its routine has but matrices. Before
+/* The call has its routine, letters and sizes, and what else its routine has but matrices; leading
+ * dimensions that are not 0 stay. Before
  * the kernels: write the matrices. After them: read those that they have written, and judge;
  * CLB_ERR_BUILD when the result is wrong. close, also where open has failed; `idle`: no command may
  * use the memory any more. */
@@ -78,9 +86,6 @@ double clb_check_random(uint64_t *state);
 /* Read or write real number `at` of a matrix. */
 double clb_check_get(clb_precision precision, const void *x, size_t at);
 void clb_check_put(clb_precision precision, void *x, size_t at, double value);
-
-/* The unit roundoff of a precision. */
-double clb_check_unit(clb_precision precision);
 
 /* ---- gemm_check.c ---------------------------------------------------------------------------- */
 
@@ -113,12 +118,9 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
 clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,
                                      const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* The same for the kernels that skip parts of a product or pack triangles, and for the kernel that
- * reads B from A's panels. They are built only when a problem needs them. */
+/* The same for the kernels that skip parts of a product or pack triangles, and for the kernels that
+ * read B from A's panels. They are built only when a problem needs them. */
 clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
                                   const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
-                                     const struct clb_gemm_variant *variant,
-                                     clb_op b_op_of_a) CLB_MUST_CHECK;
 
 #endif

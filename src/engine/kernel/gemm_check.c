@@ -1,7 +1,6 @@
 /* Checks of the kernels of products, by packing and multiplying matrices in device memory, and
  * their rate. */
 #include "check.h"
-#include "kernel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,21 +11,17 @@
 
 enum { CHECK_MAX = 400 };
 
-/* The operands begin behind so many elements of their buffers: matrices of callers are aligned to
- * their elements only. */
-#define BEGIN ((size_t)1)
-
 /* Exponents are those of scaled operands: of A's rows, then of B's columns. */
-enum { A_SOURCE, B_SOURCE, A_PACKED, B_PACKED, RESULT, FLAG, EXPONENTS, PARTS_OF_C, FULL_BUFFERS };
+enum { A_PACKED, B_PACKED, FLAG, EXPONENTS, PARTS_OF_C, BUFFERS };
 
+/* A product whose matrices are a trial's. */
 struct full_check {
     struct clb_queue_set *queue_set;
     const struct clb_gemm_variant *variant;
-    size_t m, n, k, ldc;
-    bool direct;     /* B is read unpacked */
-    size_t parts;    /* real numbers of an element */
-    char *a, *b, *c; /* the operands, and the result */
-    struct clb_buffer *memory[FULL_BUFFERS];
+    size_t m, n, k;
+    bool direct; /* B is read unpacked */
+    struct clb_trial trial;
+    struct clb_buffer *memory[BUFFERS];
 };
 
 /* How a product is computed: the ops of the operands, whether both are read unpacked, whether rows
@@ -38,65 +33,6 @@ struct way {
     size_t part;
 };
 
-/* Scales of rows and columns that are out of split families' range on either side; products are in
- * that of single precision. */
-static const int row_scales[] = {0, -70, 58}, column_scales[] = {0, 58};
-
-/* Elements of rows or columns x elements along them, one after the other where `along`. */
-static void set_operand(const struct full_check *check, char *operand, size_t extent, bool along,
-                        const int *scales, size_t count, uint64_t *state)
-{
-    const size_t elements = extent * check->k;
-    for (size_t e = 0; e < elements * check->parts; e++) {
-        const size_t element = e / check->parts, i = along ? element / check->k : element % extent;
-        clb_check_put(check->variant->precision, operand, BEGIN * check->parts + e,
-                      ldexp(clb_check_random(state), scales != NULL ? scales[i % count] : 0));
-    }
-}
-
-static void set_operands(const struct full_check *check, const struct way *way)
-{
-    uint64_t state = 20261120;
-    set_operand(check, check->a, check->m, way->op_a != CLB_OP_N, way->scaled ? row_scales : NULL,
-                CLB_COUNT_OF(row_scales), &state);
-    set_operand(check, check->b, check->n, way->op_b == CLB_OP_N,
-                way->scaled ? column_scales : NULL, CLB_COUNT_OF(column_scales), &state);
-}
-
-/* Judge C as `times` the product, entry by entry. */
-static clb_status full_judge(const struct full_check *check, const struct way *way, double times)
-{
-    const clb_precision precision = check->variant->precision;
-    const size_t element = clb_precision_size(precision);
-    const struct clb_before before[CLB_CALL_MATRICES] = {{0}};
-    struct clb_call call = clb_call_of(clb_routine_of(CLB_KIND_gemm, precision, false));
-    struct clb_verdict verdict;
-    clb_scalar alpha = {.d = {0}};
-    clb_check_put(precision, &alpha, 0, times);
-    call.transa = way->op_a;
-    call.transb = way->op_b;
-    call.m = check->m;
-    call.n = check->n;
-    call.k = check->k;
-    call.alpha = &alpha;
-    call.beta = clb_scalar_zero(precision);
-    call.a = check->a + BEGIN * element;
-    call.b = check->b + BEGIN * element;
-    call.c = check->c;
-    call.lda = way->op_a == CLB_OP_N ? check->m : check->k;
-    call.ldb = way->op_b == CLB_OP_N ? check->k : check->n;
-    call.ldc = check->ldc;
-    const struct clb_judged judged = {.call = &call,
-                                      .before = before,
-                                      .entries = true,
-                                      .rounded = clb_families[check->variant->tuning.family].math ==
-                                                 CLB_MATH_FAST};
-    clb_status status = clb_judge(&judged, &verdict);
-    if (status == CLB_OK && (verdict.failed != NULL || verdict.left > 0))
-        status = CLB_ERR_BUILD;
-    return status;
-}
-
 /* Pack rows of A or columns of B, depths [p0, p0 + k), in launches of at most `most`. */
 static clb_status full_pack(const struct full_check *check, clb_operand_role role,
                             const struct way *way, size_t p0, size_t k, size_t most)
@@ -104,18 +40,17 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
     const bool is_a = role == CLB_OPERAND_A;
     const clb_op op = is_a ? way->op_a : way->op_b;
     const bool along = is_a == (op != CLB_OP_N);
-    size_t extent = is_a ? check->m : check->n;
-    const struct clb_buffer *packed = is_a ? check->memory[A_PACKED] : check->memory[B_PACKED];
-    struct clb_chunk chunk = {.mem =
-                                  (is_a ? check->memory[A_SOURCE] : check->memory[B_SOURCE])->mem,
-                              .ld = along ? check->k : extent,
+    const size_t extent = is_a ? check->m : check->n;
+    const struct clb_buffer *packed = check->memory[is_a ? A_PACKED : B_PACKED];
+    struct clb_chunk chunk = {.mem = check->trial.memory[is_a ? 0 : 1]->mem,
+                              .ld = is_a ? check->trial.call.lda : check->trial.call.ldb,
                               .depth_contiguous = along,
                               .conjugated = op == CLB_OP_C};
     clb_status status = CLB_OK;
     for (size_t i = 0; i < extent && status == CLB_OK; i += clb_min(most, extent - i)) {
         const size_t count = clb_min(most, extent - i);
         const cl_ulong first = i + (is_a ? 0 : check->m), places[2] = {first, first};
-        chunk.offset = BEGIN + (along ? p0 + i * chunk.ld : i + p0 * chunk.ld);
+        chunk.offset = CLB_TRIAL_BEGIN + (along ? p0 + i * chunk.ld : i + p0 * chunk.ld);
         if (way->scaled)
             status = clb_gemm_scale(check->queue_set, check->variant, &chunk, count, k,
                                     check->memory[EXPONENTS]->mem, places, (struct clb_order){0});
@@ -136,13 +71,15 @@ static clb_status full_multiply(const struct full_check *check, const struct way
     const struct clb_gemm_variant *variant = check->variant;
     const bool raw = way->raw, direct = check->direct, along_a = way->op_a != CLB_OP_N,
                along_b = way->op_b == CLB_OP_N;
-    const size_t ld_a = along_a ? check->k : check->m, ld_b = along_b ? check->k : check->n;
+    const struct clb_call *call = &check->trial.call;
+    const size_t ld_a = call->lda, ld_b = call->ldb;
+    struct clb_buffer *const *source = check->trial.memory;
     size_t slab = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
                                clb_gemm_depth_unit(variant));
     struct clb_product product = {
-        .a = (raw ? check->memory[A_SOURCE] : check->memory[A_PACKED])->mem,
-        .b = (raw || direct ? check->memory[B_SOURCE] : check->memory[B_PACKED])->mem,
-        .c = check->memory[RESULT]->mem,
+        .a = (raw ? source[0] : check->memory[A_PACKED])->mem,
+        .b = (raw || direct ? source[1] : check->memory[B_PACKED])->mem,
+        .c = source[2]->mem,
         .raw = raw,
         .a_depth_contiguous = along_a,
         .b_depth_contiguous = along_b,
@@ -151,7 +88,7 @@ static clb_status full_multiply(const struct full_check *check, const struct way
         .part = way->part,
         .parts = check->memory[PARTS_OF_C] != NULL ? check->memory[PARTS_OF_C]->mem : NULL,
         .exponents = way->scaled ? check->memory[EXPONENTS]->mem : NULL,
-        .ldc = check->ldc};
+        .ldc = call->ldc};
     clb_status status = CLB_OK;
     for (size_t p0 = 0; p0 < check->k && status == CLB_OK; p0 += product.k) {
         product.k = clb_min(slab, check->k - p0);
@@ -164,35 +101,20 @@ static clb_status full_multiply(const struct full_check *check, const struct way
             product.n = clb_min(most_n, check->n - j);
             product.b_exponents = check->m + j;
             product.b_offset = raw || direct
-                                   ? BEGIN + (along_b ? p0 + j * ld_b : j + p0 * ld_b)
+                                   ? CLB_TRIAL_BEGIN + (along_b ? p0 + j * ld_b : j + p0 * ld_b)
                                    : clb_packed_offset(variant, CLB_OPERAND_B, j, product.k);
             for (size_t i = 0; i < check->m && status == CLB_OK; i += product.m) {
                 product.m = clb_min(most_m, check->m - i);
-                product.a_offset = raw ? BEGIN + (along_a ? p0 + i * ld_a : i + p0 * ld_a)
+                product.a_offset = raw ? CLB_TRIAL_BEGIN + (along_a ? p0 + i * ld_a : i + p0 * ld_a)
                                        : clb_packed_offset(variant, CLB_OPERAND_A, i, product.k);
                 product.a_exponents = i;
-                product.c_offset = i + j * check->ldc;
+                product.c_offset = i + j * call->ldc;
                 status =
                     clb_gemm_multiply(check->queue_set, variant, &product, (struct clb_order){0});
             }
         }
     }
     return status;
-}
-
-/* Read C, and split families' range flag, and compare. */
-static clb_status full_compare(const struct full_check *check, const struct way *way, double times)
-{
-    struct clb_queue *queue = check->queue_set->queue;
-    size_t bytes = check->ldc * check->n * clb_precision_size(check->variant->precision);
-    cl_uint out_of_range = 0;
-    clb_status status = clb_queue_read_now(queue, check->memory[RESULT]->mem, 0, bytes, check->c);
-    if (status == CLB_OK && check->memory[FLAG] != NULL)
-        status = clb_queue_read_now(queue, check->memory[FLAG]->mem, 0, sizeof out_of_range,
-                                    &out_of_range);
-    if (status == CLB_OK && out_of_range != 0)
-        status = CLB_ERR_BUILD;
-    return status == CLB_OK ? full_judge(check, way, times) : status;
 }
 
 /* The depth of the parts with which a product is checked, two or three where its depth has so many
@@ -204,156 +126,127 @@ static size_t part_of(const struct full_check *check)
     return check->variant->family->has_parts && part < check->k ? part : 0;
 }
 
-static clb_status write_operands(const struct full_check *check)
+/* Split families raise their flag when an element is out of range, and none is. */
+static clb_status check_flag(const struct full_check *check)
 {
-    const size_t element = clb_precision_size(check->variant->precision);
-    struct clb_queue *queue = check->queue_set->queue;
-    clb_status status = clb_queue_write_now(queue, check->memory[A_SOURCE]->mem, 0,
-                                            (BEGIN + check->m * check->k) * element, check->a);
-    if (status == CLB_OK)
-        status = clb_queue_write_now(queue, check->memory[B_SOURCE]->mem, 0,
-                                     (BEGIN + check->k * check->n) * element, check->b);
-    return status;
+    cl_uint out_of_range = 0;
+    if (check->memory[FLAG] == NULL)
+        return CLB_OK;
+    clb_status status = clb_queue_read_now(check->queue_set->queue, check->memory[FLAG]->mem, 0,
+                                           sizeof out_of_range, &out_of_range);
+    return status == CLB_OK && out_of_range != 0 ? CLB_ERR_BUILD : status;
 }
 
 /* C = op(A)*op(B) in launches as wide as possible, over a C of NaNs; then C += op(A)*op(B) in
  * launches for halves of C, which begin behind the first element of what they read and write. */
-static clb_status check_way(const struct full_check *check, const struct way *way)
+static clb_status check_way(struct full_check *check, const struct way *way)
 {
     const struct clb_gemm_variant *variant = check->variant;
-    struct clb_queue *queue = check->queue_set->queue;
-    size_t element = clb_precision_size(variant->precision),
-           bytes = check->ldc * check->n * element;
-    size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
-    size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    const clb_precision precision = variant->precision;
+    const struct clb_trial_numbers numbers = {.seed = 20261120,
+                                              .scale = 1,
+                                              .spoils = true,
+                                              .begins_later = true,
+                                              .extreme = way->scaled,
+                                              .rounded = clb_families[variant->tuning.family].math ==
+                                                         CLB_MATH_FAST};
+    struct clb_call call = clb_call_of(clb_routine_of(CLB_KIND_gemm, precision, false));
     size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
     size_t most_n = clb_gemm_widest(variant, CLB_OPERAND_B);
-    set_operands(check, way);
-    memset(check->c, 0xff, bytes);
-    clb_status status = write_operands(check);
-    if (status == CLB_OK)
-        status = clb_queue_write_now(queue, check->memory[RESULT]->mem, 0, bytes, check->c);
-    if (status == CLB_OK)
-        status = full_multiply(check, way, false, most_m, most_n);
-    if (status == CLB_OK)
-        status = full_compare(check, way, 1);
-    if (status == CLB_OK && way->scaled) /* in place */
-        status = write_operands(check);
-    if (status == CLB_OK)
-        status = full_multiply(check, way, true,
-                               clb_min(most_m, clb_round_up(clb_div_up(check->m, 2), unit_m)),
-                               clb_min(most_n, clb_round_up(clb_div_up(check->n, 2), unit_n)));
-    return status == CLB_OK ? full_compare(check, way, 2) : status;
-}
-
-/* Both operands unpacked, as they may be stored. */
-static clb_status check_raw(const struct full_check *check)
-{
     clb_status status = CLB_OK;
-    for (int ops = 0; ops < 4 && status == CLB_OK; ops++) {
-        const struct way way = {.op_a = (clb_op)(ops / 2), .op_b = (clb_op)(ops % 2), .raw = true};
-        status = check_way(check, &way);
+    call.transa = way->op_a;
+    call.transb = way->op_b;
+    call.m = check->m;
+    call.n = check->n;
+    call.k = check->k;
+    call.alpha = clb_scalar_one(precision);
+    call.ldc = clb_round_up(check->m, 128 / clb_precision_size(precision));
+    for (int add = 0; add < 2 && status == CLB_OK; add++) {
+        call.beta = add ? clb_scalar_one(precision) : clb_scalar_zero(precision);
+        status = clb_trial_open(&check->trial, check->queue_set->runtime, check->queue_set->queue,
+                                &call, &numbers);
+        if (status == CLB_OK)
+            status = full_multiply(check, way, add, most_m, most_n);
+        if (status == CLB_OK)
+            status = check_flag(check);
+        if (status == CLB_OK)
+            status = clb_trial_judge(&check->trial);
+        clb_trial_close(&check->trial, clb_queue_set_settle(check->queue_set));
+        most_m = clb_min(
+            most_m, clb_round_up(clb_div_up(check->m, 2), clb_gemm_unit(variant, CLB_OPERAND_A)));
+        most_n = clb_min(
+            most_n, clb_round_up(clb_div_up(check->n, 2), clb_gemm_unit(variant, CLB_OPERAND_B)));
     }
     return status;
 }
 
-/* Operands of extreme scale, as they may be stored, undivided and in parts. */
-static clb_status check_scaled(const struct full_check *check)
-{
-    const struct way plain = {.op_a = CLB_OP_N, .scaled = true};
-    const struct way transposed = {
-        .op_a = CLB_OP_T, .op_b = CLB_OP_T, .scaled = true, .part = part_of(check)};
-    clb_status status = check_way(check, &plain);
-    return status == CLB_OK ? check_way(check, &transposed) : status;
-}
-
 /* Every way to pack the operands; where B is read unpacked, packed A and A unpacked. Also the depth
- * in parts, both operands unpacked, and operands that are scaled, if the variant has kernels for
- * that. */
-static clb_status check_ops(const struct full_check *check)
+ * in parts, both operands unpacked as they may be stored, and operands that are scaled, if the
+ * variant has kernels for that. */
+static clb_status check_ways(struct full_check *check)
 {
-    static const cl_uint clean = 0;
-    const clb_op last = check->direct ? CLB_OP_N : check->parts > 1 ? CLB_OP_C : CLB_OP_T;
-    const struct way in_parts = {.part = part_of(check)};
-    clb_status status = CLB_OK;
-    if (check->memory[FLAG] != NULL)
-        status = clb_queue_write_now(check->queue_set->queue, check->memory[FLAG]->mem, 0,
-                                     sizeof clean, &clean);
-    for (int op = CLB_OP_N; op <= (int)last && status == CLB_OK; op++) {
-        const struct way way = {.op_a = (clb_op)op, .op_b = (clb_op)op};
-        status = check_way(check, &way);
+    const bool complex = clb_precision_parts(check->variant->precision) > 1;
+    const clb_op last = check->direct ? CLB_OP_N : complex ? CLB_OP_C : CLB_OP_T;
+    const size_t part = part_of(check);
+    struct way ways[12];
+    size_t count = 0;
+    for (int op = CLB_OP_N; op <= (int)last; op++)
+        ways[count++] = (struct way){.op_a = (clb_op)op, .op_b = (clb_op)op};
+    if (check->direct)
+        ways[count++] = (struct way){.op_a = CLB_OP_N, .raw = true};
+    if (part != 0)
+        ways[count++] = (struct way){.op_a = CLB_OP_N, .part = part};
+    for (int ops = 0; ops < 4 && clb_gemm_reads_raw(check->variant); ops++)
+        ways[count++] =
+            (struct way){.op_a = (clb_op)(ops / 2), .op_b = (clb_op)(ops % 2), .raw = true};
+    if (check->memory[EXPONENTS] != NULL) {
+        ways[count++] = (struct way){.op_a = CLB_OP_N, .scaled = true};
+        ways[count++] = (struct way){CLB_OP_T, CLB_OP_T, .scaled = true, .part = part};
     }
-    if (status == CLB_OK && check->direct)
-        status = check_way(check, &(struct way){.op_a = CLB_OP_N, .raw = true});
-    if (status == CLB_OK && in_parts.part != 0)
-        status = check_way(check, &in_parts);
-    if (status == CLB_OK && clb_gemm_reads_raw(check->variant))
-        status = check_raw(check);
-    return status == CLB_OK && check->memory[EXPONENTS] != NULL ? check_scaled(check) : status;
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < count && status == CLB_OK; i++)
+        status = check_way(check, &ways[i]);
+    return status;
 }
 
 static clb_status get_buffers(struct full_check *check)
 {
+    static const cl_uint clean = 0;
     const struct clb_gemm_variant *variant = check->variant;
-    const size_t element = clb_precision_size(variant->precision);
-    const size_t part = part_of(check),
-                 bytes[] = {
-                     [A_SOURCE] = (BEGIN + check->m * check->k) * element,
-                     [B_SOURCE] = (BEGIN + check->k * check->n) * element,
-                     [A_PACKED] = clb_packed_bytes(variant, CLB_OPERAND_A, check->m, check->k),
-                     [B_PACKED] = clb_packed_bytes(variant, CLB_OPERAND_B, check->n, check->k),
-                     [RESULT] = check->ldc * check->n * element,
-                     [FLAG] = variant->split ? sizeof(cl_uint) : 0,
-                     [EXPONENTS] = variant->split ? (check->m + check->n) * sizeof(cl_int) : 0,
-                     [PARTS_OF_C] =
-                         variant->split
-                             ? clb_scaled_bytes(variant, part, check->m, check->n, check->k)
-                             : clb_part_bytes(variant, part, check->m, check->n, check->k)};
-    return clb_check_memory(check->queue_set->runtime, bytes, check->memory, FULL_BUFFERS);
+    const size_t m = check->m, n = check->n, k = check->k, part = part_of(check);
+    const size_t bytes[] = {[A_PACKED] = clb_packed_bytes(variant, CLB_OPERAND_A, m, k),
+                            [B_PACKED] = clb_packed_bytes(variant, CLB_OPERAND_B, n, k),
+                            [FLAG] = variant->split ? sizeof clean : 0,
+                            [EXPONENTS] = variant->split ? (m + n) * sizeof(cl_int) : 0,
+                            [PARTS_OF_C] = variant->split ? clb_scaled_bytes(variant, part, m, n, k)
+                                                          : clb_part_bytes(variant, part, m, n, k)};
+    clb_status status = clb_check_memory(check->queue_set->runtime, bytes, check->memory, BUFFERS);
+    return status == CLB_OK && variant->split
+               ? clb_queue_write_now(check->queue_set->queue, check->memory[FLAG]->mem, 0,
+                                     sizeof clean, &clean)
+               : status;
 }
 
 /* Wait for the commands, and return the memory. False when they may still be outstanding. */
 static bool end_buffers(struct full_check *check)
 {
     const bool idle = clb_queue_set_settle(check->queue_set);
-    clb_check_memory_end(check->queue_set->runtime, check->memory, FULL_BUFFERS, idle);
+    clb_check_memory_end(check->queue_set->runtime, check->memory, BUFFERS, idle);
     return idle;
 }
 
-/* What products of all sizes are checked with. */
-struct products_check {
-    const struct clb_gemm_variant *variant;
-    struct clb_queue_set *queue_set;
-    bool direct;
-};
-
 static clb_status check_size(void *context, struct clb_check_size size)
 {
-    struct products_check *products = context;
-    const struct clb_gemm_variant *variant = products->variant;
-    const size_t element = clb_precision_size(variant->precision);
-    struct full_check check = {.queue_set = products->queue_set,
-                               .variant = variant,
-                               .m = clb_min(clb_max(size.m, 1), CHECK_MAX),
-                               .n = clb_min(clb_max(size.n, 1), CHECK_MAX),
-                               .k = clb_min(clb_max(size.k, 1), CHECK_MAX),
-                               .direct = products->direct,
-                               .parts = clb_precision_parts(variant->precision)};
+    struct full_check check = *(const struct full_check *)context;
+    check.m = clb_min(clb_max(size.m, 1), CHECK_MAX);
+    check.n = clb_min(clb_max(size.n, 1), CHECK_MAX);
     /* Products of smaller depth use another kernel. */
-    check.k = clb_max(check.k, variant->tuning.value[CLB_PARAM_MIN_K]);
-    check.ldc = clb_round_up(check.m, 128 / element);
-    const size_t a = (BEGIN + check.m * check.k) * element;
-    const size_t b = (BEGIN + check.k * check.n) * element;
-    check.a = calloc(1, a + b + check.ldc * check.n * element);
-    if (check.a == NULL)
-        return CLB_ERR_NOMEM;
-    check.b = check.a + a;
-    check.c = check.b + b;
+    check.k = clb_max(clb_min(clb_max(size.k, 1), CHECK_MAX),
+                      check.variant->tuning.value[CLB_PARAM_MIN_K]);
     clb_status status = get_buffers(&check);
     if (status == CLB_OK)
-        status = check_ops(&check);
+        status = check_ways(&check);
     end_buffers(&check);
-    free(check.a);
     return status;
 }
 
@@ -380,8 +273,8 @@ static clb_status check_sizes(struct clb_runtime *runtime, const struct clb_gemm
                                            {rows + 1, cols + 1, step + 1},
                                            {m + 3, 2 * n + 1, deep + step + 1}};
     const struct clb_check_programs programs = {
-        direct ? "products in place 4" : "products 4", runtime, {variant->program}};
-    struct products_check check = {.variant = variant, .direct = direct};
+        direct ? "products in place 5" : "products 5", runtime, {variant->program}};
+    struct full_check check = {.variant = variant, .direct = direct};
     clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
     if (status != CLB_OK)
         return status;
@@ -425,26 +318,35 @@ static double read_clock(const struct clb_device *device)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static clb_status write_random(const struct full_check *check)
+/* The matrices of a square product, of random numbers. */
+static clb_status write_random(struct full_check *check)
 {
     const clb_precision precision = check->variant->precision;
-    const size_t count = BEGIN + check->m * check->k, bytes = count * clb_precision_size(precision);
-    struct clb_queue *queue = check->queue_set->queue;
-    void *values = malloc(bytes);
+    const size_t each = CLB_TRIAL_BEGIN + check->m * check->k,
+                 parts = clb_precision_parts(precision);
+    const size_t operand = each * clb_precision_size(precision);
+    const size_t bytes[CLB_CALL_MATRICES] = {operand, operand,
+                                             check->m * check->n * clb_precision_size(precision)};
+    struct clb_trial *trial = &check->trial;
+    void *values = malloc(operand);
     uint64_t state = 20261123;
-    if (values == NULL)
-        return CLB_ERR_NOMEM;
-    for (size_t i = 0; i < count * check->parts; i++)
+    trial->runtime = check->queue_set->runtime;
+    trial->call.lda = trial->call.ldc = check->m;
+    trial->call.ldb = check->k;
+    clb_status status = values == NULL ? CLB_ERR_NOMEM
+                                       : clb_check_memory(check->queue_set->runtime, bytes,
+                                                          trial->memory, CLB_CALL_MATRICES);
+    for (size_t i = 0; i < each * parts && status == CLB_OK; i++)
         clb_check_put(precision, values, i, clb_check_random(&state));
-    clb_status status = clb_queue_write_now(queue, check->memory[A_SOURCE]->mem, 0, bytes, values);
-    if (status == CLB_OK)
-        status = clb_queue_write_now(queue, check->memory[B_SOURCE]->mem, 0, bytes, values);
+    for (int i = 0; i < 2 && status == CLB_OK; i++)
+        status =
+            clb_queue_write_now(check->queue_set->queue, trial->memory[i]->mem, 0, operand, values);
     free(values);
     return status;
 }
 
 /* The least seconds of a product, packing included; *enough: no larger one need be timed. */
-static clb_status time_products(const struct full_check *check, double *seconds, bool *enough)
+static clb_status time_products(struct full_check *check, double *seconds, bool *enough)
 {
     const struct clb_gemm_variant *variant = check->variant;
     const struct clb_device *device = &check->queue_set->runtime->device;
@@ -486,13 +388,12 @@ clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_v
                                    .variant = variant,
                                    .m = n,
                                    .n = n,
-                                   .k = clb_max(n, variant->tuning.value[CLB_PARAM_MIN_K]),
-                                   .parts = parts,
-                                   .ldc = n};
+                                   .k = clb_max(n, variant->tuning.value[CLB_PARAM_MIN_K])};
         status = get_buffers(&check);
         if (status == CLB_OK)
             status = time_products(&check, &seconds, &enough);
         idle = end_buffers(&check);
+        clb_trial_close(&check.trial, idle);
         double flops = (parts > 1 ? 8.0 : 2.0) * (double)n * (double)n * (double)check.k;
         if (status == CLB_OK && seconds > 0)
             *gflops = fmax(*gflops, 1e-9 * flops / seconds);
@@ -504,8 +405,8 @@ clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_v
 
 /* ---- the check of products that skip something ----------------------------------------------- */
 
-/* The operands are packed n x n matrices A and B of small integers, with zeros where the skipped
- * parts are. */
+/* Products of n x n matrices of small integers, which no sum rounds: the device's result with parts
+ * skipped, triangles packed or panels shared must have the bits of its plain product. */
 struct skip_check {
     struct clb_queue_set *queue_set;
     const struct clb_gemm_variant *variant;
@@ -514,175 +415,140 @@ struct skip_check {
     unsigned char *host; /* the source, C with the skip, C without */
 };
 
-/* Elements (i, p) of the source for A and (p, j) for B. */
-static void fill_source(const struct skip_check *check, unsigned kind)
+/* What is skipped, and the operands: triangles are packed as such, or, with `packs` false, as the
+ * general matrices that they stand for. `shared` is b_op_of_a. */
+struct skip_way {
+    struct clb_skip cut;
+    struct clb_chunk a, b;
+    bool packs;
+    clb_op shared;
+};
+
+/* Element (i, p) of an operand. Elements of triangles that must not be read are NaN, or with `made`
+ * what they stand for. */
+static double element_of(const struct clb_chunk *x, size_t i, size_t p, size_t part, bool made,
+                         uint64_t seed)
 {
-    size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
+    const ptrdiff_t behind = (ptrdiff_t)p - (ptrdiff_t)i - x->diagonal;
+    const bool one = behind == 0 && x->triangle & CLB_TRIANGLE_UNIT;
+    uint64_t state = seed + (i * 1000 + p) * 2 + part;
+    if (one || (x->triangle & CLB_TRIANGLE_LOW && behind > 0) ||
+        (x->triangle & CLB_TRIANGLE_HIGH && behind < 0))
+        return !made ? NAN : one && part == 0 ? 1 : 0;
+    (void)clb_check_random(&state);
+    return floor(13 * clb_check_random(&state));
+}
+
+static clb_status skip_pack(const struct skip_check *check, clb_operand_role role,
+                            struct clb_chunk chunk, bool made, uint64_t seed)
+{
+    const size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
     for (size_t e = 0; e < n * n * parts; e++) {
-        size_t row = e / parts % n, col = e / parts / n;
-        bool zero = (kind & (CLB_SKIP_A_END | CLB_SKIP_B_BEGIN)) != 0   ? col > row
-                    : (kind & (CLB_SKIP_A_BEGIN | CLB_SKIP_B_END)) != 0 ? col < row
-                                                                        : false;
-        clb_check_put(check->variant->precision, check->host, e,
-                      zero ? 0 : (double)((e * 7 + row * 5) % 13) - 6);
+        const size_t row = e / parts % n, col = e / parts / n;
+        const bool along = chunk.depth_contiguous;
+        clb_check_put(
+            check->variant->precision, check->host, e,
+            element_of(&chunk, along ? col : row, along ? row : col, e % parts, made, seed));
     }
+    chunk.mem = check->memory[0]->mem;
+    chunk.ld = n;
+    chunk.triangle = made ? 0 : chunk.triangle;
+    clb_status status =
+        clb_queue_write_now(check->queue_set->queue, chunk.mem, 0, check->bytes, check->host);
+    return status == CLB_OK ? clb_gemm_pack(check->queue_set, check->variant, role, &chunk, n, n,
+                                            check->memory[role == CLB_OPERAND_A ? 1 : 2]->mem, 0,
+                                            NULL, (struct clb_order){0})
+                            : status;
 }
 
-static clb_status write_source(const struct skip_check *check)
+/* C = A*B, then C += A*B, in this way or plainly. */
+static clb_status skip_multiply(const struct skip_check *check, const struct skip_way *way,
+                                bool plain, unsigned char *to)
 {
-    return clb_queue_write_now(check->queue_set->queue, check->memory[0]->mem, 0, check->bytes,
-                               check->host);
-}
-
-static clb_status skip_multiply(const struct skip_check *check, struct clb_skip cut,
-                                clb_op b_op_of_a, unsigned char *to)
-{
+    const clb_op shared = plain ? CLB_OP_N : way->shared;
     struct clb_product product = {.m = check->n,
                                   .n = check->n,
                                   .k = check->n,
                                   .a = check->memory[1]->mem,
-                                  .b = b_op_of_a != CLB_OP_N ? check->memory[1]->mem
-                                                             : check->memory[2]->mem,
+                                  .b = check->memory[shared != CLB_OP_N ? 1 : 2]->mem,
                                   .c = check->memory[3]->mem,
                                   .ldc = check->n,
-                                  .b_op_of_a = b_op_of_a,
-                                  .cut = cut};
-    clb_status status =
-        clb_gemm_multiply(check->queue_set, check->variant, &product, (struct clb_order){0});
-    product.add = true; /* the second product adds to the first, to check beta */
+                                  .b_op_of_a = shared,
+                                  .cut = plain ? (struct clb_skip){0} : way->cut};
+    clb_status status = skip_pack(check, CLB_OPERAND_A, way->a, plain || !way->packs, 0);
     if (status == CLB_OK)
+        status = skip_pack(check, CLB_OPERAND_B, way->b, plain || !way->packs,
+                           way->shared == CLB_OP_N ? UINT64_C(1) << 32 : 0);
+    for (int add = 0; add < 2 && status == CLB_OK; add++) {
+        product.add = add;
         status =
             clb_gemm_multiply(check->queue_set, check->variant, &product, (struct clb_order){0});
-    if (status == CLB_OK)
-        status =
-            clb_queue_read_now(check->queue_set->queue, check->memory[3]->mem, 0, check->bytes, to);
-    return status;
+    }
+    return status == CLB_OK ? clb_queue_read_now(check->queue_set->queue, check->memory[3]->mem, 0,
+                                                 check->bytes, to)
+                            : status;
 }
 
-/* Pack A as it is stored, and B. */
-static clb_status skip_pack(const struct skip_check *check, unsigned kind,
-                            const struct clb_chunk *b)
+static clb_status check_skip(const struct skip_check *check, const struct skip_way *way)
 {
-    static const struct clb_order order = {0};
-    const struct clb_chunk a = {.mem = check->memory[0]->mem, .ld = check->n};
-    size_t n = check->n;
-    fill_source(check, kind);
-    clb_status status = write_source(check);
-    if (status == CLB_OK)
-        status = clb_gemm_pack(check->queue_set, check->variant, CLB_OPERAND_A, &a, n, n,
-                               check->memory[1]->mem, 0, NULL, order);
-    if (status == CLB_OK)
-        status = clb_gemm_pack(check->queue_set, check->variant, CLB_OPERAND_B, b, n, n,
-                               check->memory[2]->mem, 0, NULL, order);
-    return status;
-}
-
-/* Compare with the full product: the bits must be the same in the wanted part. */
-static clb_status skip_compare(const struct skip_check *check, unsigned kind, clb_op b_op_of_a)
-{
-    size_t n = check->n, element = clb_precision_size(check->variant->precision);
+    const size_t n = check->n, element = clb_precision_size(check->variant->precision);
     unsigned char *other = check->host + check->bytes, *all = other + check->bytes;
-    clb_status status = skip_multiply(check, (struct clb_skip){0}, CLB_OP_N, all);
+    clb_status status = skip_multiply(check, way, true, all);
     if (status == CLB_OK)
-        status = skip_multiply(check, (struct clb_skip){.kind = kind}, b_op_of_a, other);
+        status = skip_multiply(check, way, false, other);
     for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
-        bool wanted = kind == CLB_SKIP_LOWER   ? e % n >= e / n
-                      : kind == CLB_SKIP_UPPER ? e % n <= e / n
-                                               : true;
+        const bool wanted = way->cut.kind == CLB_SKIP_LOWER   ? e % n >= e / n
+                            : way->cut.kind == CLB_SKIP_UPPER ? e % n <= e / n
+                                                              : true;
         if (wanted && memcmp(other + e * element, all + e * element, element) != 0)
             status = CLB_ERR_BUILD;
     }
     return status;
 }
 
-static clb_status check_skip(const struct skip_check *check, unsigned kind)
+/* An operand of a product that is a triangle, and what is skipped for it. */
+static struct skip_way triangular(bool of_b, bool low, struct clb_chunk x)
 {
-    const struct clb_chunk b = {
-        .mem = check->memory[0]->mem, .ld = check->n, .depth_contiguous = true};
-    clb_status status = skip_pack(check, kind, &b);
-    return status == CLB_OK ? skip_compare(check, kind, CLB_OP_N) : status;
+    struct skip_way way = {.b.depth_contiguous = true, .cut = {.a = x.diagonal, .b = x.diagonal}};
+    x.triangle |= low ? CLB_TRIANGLE_LOW : CLB_TRIANGLE_HIGH;
+    way.cut.kind = of_b ? (low ? CLB_SKIP_B_END : CLB_SKIP_B_BEGIN)
+                        : (low ? CLB_SKIP_A_END : CLB_SKIP_A_BEGIN);
+    *(of_b ? &way.b : &way.a) = x;
+    return way;
 }
 
-/* Check B = A^T or A^H, read from the panels of A. */
-static clb_status check_shared(const struct skip_check *check, clb_op op)
+/* Way i: skipped parts of general matrices, triangles, C's triangles, B that is read from the
+ * panels of A. False: there are no more. */
+static bool set_way(const struct skip_check *check, size_t i, struct skip_way *way)
 {
-    const struct clb_chunk b = {
-        .mem = check->memory[0]->mem, .ld = check->n, .conjugated = op == CLB_OP_C};
-    clb_status status = skip_pack(check, 0, &b);
-    if (status == CLB_OK)
-        status = skip_compare(check, 0, op);
-    return status == CLB_OK ? skip_compare(check, CLB_SKIP_UPPER, op) : status;
-}
-
-/* Element (i, p) of a triangular operand of small numbers. Elements that must not be read are NaN,
- * or with `made` the value that they stand for. */
-static float triangle_element(const struct clb_chunk *x, size_t i, size_t p, size_t part, bool made)
-{
-    ptrdiff_t behind = (ptrdiff_t)p - (ptrdiff_t)i - x->diagonal;
-    if (x->triangle & CLB_TRIANGLE_LOW ? behind > 0 : behind < 0)
-        return made ? 0 : NAN;
-    if (behind == 0 && x->triangle & CLB_TRIANGLE_UNIT)
-        return !made ? NAN : part == 0 ? 1 : 0;
-    return (float)((i * 3 + p * 7 + part) % 4) - 1.5F;
-}
-
-static void fill_triangle(const struct skip_check *check, const struct clb_chunk *x, bool made)
-{
-    size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
-    for (size_t e = 0; e < n * n * parts; e++) {
-        size_t row = e / parts % n, col = e / parts / n;
-        clb_check_put(check->variant->precision, check->host, e,
-                      triangle_element(x, x->depth_contiguous ? col : row,
-                                       x->depth_contiguous ? row : col, e % parts, made));
-    }
-}
-
-/* A packed triangle must give the same product as the general matrix that it stands for, and
- * nothing outside the triangle may be read. The other operand is the one that was packed before. */
-static clb_status check_triangle(const struct skip_check *check, clb_operand_role role,
-                                 const struct clb_chunk *x)
-{
-    static const struct clb_order order = {0};
-    bool of_a = role == CLB_OPERAND_A, low = (x->triangle & CLB_TRIANGLE_LOW) != 0;
-    const struct clb_skip cut = {.kind = of_a ? (low ? CLB_SKIP_A_END : CLB_SKIP_A_BEGIN)
-                                              : (low ? CLB_SKIP_B_END : CLB_SKIP_B_BEGIN),
-                                 .a = x->diagonal,
-                                 .b = x->diagonal};
-    cl_mem packed = of_a ? check->memory[1]->mem : check->memory[2]->mem;
-    unsigned char *triangle = check->host + check->bytes, *general = triangle + check->bytes;
-    clb_status status = CLB_OK;
-    for (int made = 0; made < 2 && status == CLB_OK; made++) {
-        struct clb_chunk chunk = *x;
-        chunk.triangle = made ? 0 : x->triangle;
-        fill_triangle(check, x, made);
-        status = write_source(check);
-        if (status == CLB_OK)
-            status = clb_gemm_pack(check->queue_set, check->variant, role, &chunk, check->n,
-                                   check->n, packed, 0, NULL, order);
-        if (status == CLB_OK)
-            status = skip_multiply(check, cut, CLB_OP_N, made ? general : triangle);
-    }
-    if (status == CLB_OK && memcmp(triangle, general, check->bytes) != 0)
-        status = CLB_ERR_BUILD;
-    return status;
-}
-
-static clb_status check_triangles(const struct skip_check *check)
-{
+    enum { GENERAL = 4, TRIANGLES = 16, REGIONS = 2 };
     static const ptrdiff_t diagonals[] = {0, 5, -1};
-    clb_status status = check_skip(check, 0);
-    for (unsigned i = 0; i < 16 && status == CLB_OK; i++) {
-        const struct clb_chunk x = {.mem = check->memory[0]->mem,
-                                    .ld = check->n,
-                                    .depth_contiguous = i & 2,
+    const bool complex = clb_precision_parts(check->variant->precision) > 1;
+    if (i < GENERAL) {
+        *way = triangular(i & 1, i & 2, (struct clb_chunk){.depth_contiguous = i & 1});
+        return true;
+    }
+    i -= GENERAL;
+    if (i < TRIANGLES) {
+        const struct clb_chunk x = {.depth_contiguous = i & 2,
                                     .conjugated = i & 8,
-                                    .triangle = (i & 4 ? CLB_TRIANGLE_LOW : CLB_TRIANGLE_HIGH) |
-                                                (i % 3 == 0 ? CLB_TRIANGLE_UNIT : 0),
+                                    .triangle = i % 3 == 0 ? CLB_TRIANGLE_UNIT : 0,
                                     .diagonal = i & 4 ? diagonals[i % CLB_COUNT_OF(diagonals)]
                                                       : -diagonals[i / 8]};
-        status = check_triangle(check, i & 1 ? CLB_OPERAND_B : CLB_OPERAND_A, &x);
+        *way = triangular(i & 1, i & 4, x);
+        way->packs = true;
+        return true;
     }
-    return status;
+    i -= TRIANGLES;
+    *way = (struct skip_way){.b.depth_contiguous = i < REGIONS,
+                             .cut.kind = i == 0       ? CLB_SKIP_LOWER
+                                         : i % 2 != 0 ? CLB_SKIP_UPPER
+                                                      : 0};
+    if (i < REGIONS)
+        return true;
+    way->shared = i / 2 == 1 ? CLB_OP_T : CLB_OP_C;
+    way->b.conjugated = way->shared == CLB_OP_C;
+    return clb_gemm_shares_panels(check->variant) && i < (complex ? 6 : 4);
 }
 
 size_t clb_gemm_check_order(const struct clb_gemm_variant *variant)
@@ -691,31 +557,16 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant)
     return clb_min(clb_max(value[CLB_PARAM_KC], 2 * value[CLB_PARAM_MR]), 400) + 5;
 }
 
-/* The last op for which B may be op(A): T, or C for complex precisions; CLB_OP_N where the variant
- * does not share panels. */
-static clb_op last_shared(const struct clb_gemm_variant *variant)
-{
-    return !clb_gemm_shares_panels(variant)              ? CLB_OP_N
-           : clb_precision_parts(variant->precision) > 1 ? CLB_OP_C
-                                                         : CLB_OP_T;
-}
-
-/* All checks with operands of order n. */
+/* All ways with operands of order n. */
 static clb_status check_order(void *context, struct clb_check_size size)
 {
-    static const unsigned kinds[] = {CLB_SKIP_A_END,   CLB_SKIP_A_BEGIN, CLB_SKIP_B_END,
-                                     CLB_SKIP_B_BEGIN, CLB_SKIP_LOWER,   CLB_SKIP_UPPER};
     struct skip_check check = *(const struct skip_check *)context;
-    const struct clb_gemm_variant *variant = check.variant;
+    struct skip_way way;
     clb_status status = CLB_OK;
     check.n = clb_min(clb_max(size.n, 1), check.n);
-    check.bytes = check.n * check.n * clb_precision_size(variant->precision);
-    for (size_t i = 0; i < CLB_COUNT_OF(kinds) && status == CLB_OK; i++)
-        status = check_skip(&check, kinds[i]);
-    if (status == CLB_OK)
-        status = check_triangles(&check);
-    for (int op = CLB_OP_T; op <= (int)last_shared(variant) && status == CLB_OK; op++)
-        status = check_shared(&check, (clb_op)op);
+    check.bytes = check.n * check.n * clb_precision_size(check.variant->precision);
+    for (size_t i = 0; status == CLB_OK && set_way(&check, i, &way); i++)
+        status = check_skip(&check, &way);
     return status;
 }
 
@@ -725,12 +576,11 @@ static clb_status check_orders(struct skip_check *check)
 {
     const struct clb_gemm_variant *variant = check->variant;
     size_t m = clb_gemm_unit(variant, CLB_OPERAND_A), n = clb_gemm_unit(variant, CLB_OPERAND_B);
-    const size_t orders[] = {n + 1, 1, 2, n - 1, n, m - 1, m, m + 1, 2 * m + 3, check->n};
-    struct clb_check_size sizes[CLB_COUNT_OF(orders)] = {{0}};
+    const struct clb_check_size sizes[] = {{.n = n + 1},     {.n = 1},       {.n = 2}, {.n = n - 1},
+                                           {.n = n},         {.n = m - 1},   {.n = m}, {.n = m + 1},
+                                           {.n = 2 * m + 3}, {.n = check->n}};
     const struct clb_check_programs programs = {
-        "triangular products 1", check->queue_set->runtime, {variant->program, *variant->shapes}};
-    for (size_t i = 0; i < CLB_COUNT_OF(orders); i++)
-        sizes[i].n = orders[i];
+        "triangular products 2", check->queue_set->runtime, {variant->program, *variant->shapes}};
     return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_order, check);
 }
 
@@ -749,8 +599,6 @@ clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gem
         status = clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes));
     if (status == CLB_OK)
         status = clb_gemm_prelaunch_cut(check.queue_set, variant);
-    for (int op = CLB_OP_T; op <= (int)last_shared(variant) && status == CLB_OK; op++)
-        status = clb_gemm_prelaunch_shared(check.queue_set, variant, (clb_op)op);
     if (status == CLB_OK)
         status = check_orders(&check);
     clb_check_memory_end(runtime, check.memory, CLB_COUNT_OF(bytes),

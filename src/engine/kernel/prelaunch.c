@@ -154,20 +154,19 @@ static clb_status prelaunch_product(struct clb_queue_set *queue_set,
 clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
                                   const struct clb_gemm_variant *variant)
 {
-    const struct clb_product cut = {.cut.kind = CLB_SKIP_LOWER};
+    const bool complex = clb_precision_parts(variant->precision) > 1;
     if (!clb_device_has(&queue_set->runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
         return CLB_OK;
     clb_status status = prelaunch_packs(queue_set, variant, CLB_TRIANGLE_LOW);
-    return status == CLB_OK ? prelaunch_product(queue_set, variant, cut) : status;
-}
-
-clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
-                                     const struct clb_gemm_variant *variant, clb_op b_op_of_a)
-{
-    const struct clb_product shared = {.b_op_of_a = b_op_of_a};
-    return clb_device_has(&queue_set->runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST)
-               ? prelaunch_product(queue_set, variant, shared)
-               : CLB_OK;
+    if (status == CLB_OK)
+        status =
+            prelaunch_product(queue_set, variant, (struct clb_product){.cut.kind = CLB_SKIP_LOWER});
+    for (int op = CLB_OP_T; op <= (complex ? CLB_OP_C : CLB_OP_T) && status == CLB_OK &&
+                            clb_gemm_shares_panels(variant);
+         op++)
+        status =
+            prelaunch_product(queue_set, variant, (struct clb_product){.b_op_of_a = (clb_op)op});
+    return status;
 }
 
 /* The launches of `prelaunch`, on a queue set of their own. */
