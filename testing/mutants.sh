@@ -22,6 +22,17 @@ status-dropped     | src/engine/ocl/queue.c                | s/if (clb_cl_check(
 min-work-compare   | src/shim/entry/abi.h            | s/return work < atomic_load_explicit(&symbol->min_work/return work > atomic_load_explicit(\&symbol->min_work/ | testing/interpose/preload.test testing/interpose/stats.test
 no-quick-return    | src/blas/call.c                | s/strchr("mnkr", \*s) != NULL \&\& clb_call_size/strchr("r", *s) != NULL \&\& clb_call_size/ | testing/unit/route_lu testing/unit/route_level3
 launch-not-counted | src/engine/ocl/queue.c                | s/if (launch == 0 ||/if (launch >= 0 ||/                         | testing/unit/faults_gemm
+skip-ends-early    | kernels/cpu_product.h          | s/end = min(end, (int)row_end + cut\.a);/end = min(end, (int)row_end + cut.a - 2 * CLB_KU);/ | testing/unit/level3
+skip-begins-late   | kernels/cpu_product.h          | s/begin = max(begin, (int)col + cut\.b);/begin = max(begin, (int)col + cut.b + 2 * CLB_KU);/ | testing/unit/level3
+wanted-edge        | kernels/cpu_product.h          | s/(int)row + cut\.c >= (int)(col + CLB_PARTS \* CLB_NR)/(int)row + cut.c >= (int)col/ | testing/unit/level3
+triangle-diagonal  | kernels/cpu_triangle.h         | s/behind > 0 : behind < 0/behind > 1 : behind < 0/               | testing/unit/level3
+pack-conjugate     | kernels/cpu_pack.h             | s/CLB_PAIRS(0, conj ? CLB_SIGN : 0)/CLB_PAIRS(0, 0)/             | testing/unit/gemm
+pack-tail          | kernels/cpu_pack.h             | s/dst\[i\] = src\[i\];/dst[i] = 0;/                                | testing/unit/gemm
+move-itself        | kernels/laswp.cl               | s/column + moves\[k\]\.y);/column + moves[k].x);/                  | testing/unit/getrf testing/unit/trsm
+solve-conjugate    | kernels/trsm.cl                | s/x\.odd = -x\.odd;/x.odd = x.odd;/                             | testing/unit/trsm
+pivot-smallest     | kernels/getf2.cl               | s/if (key > best->key ||/if (key < best->key ||/                 | testing/unit/getrf testing/unit/checks
+root-inexact       | kernels/potf2.cl               | s/const real root = sqrt(x);/const real root = sqrt(x) * (real)1.0001;/ | testing/unit/potrf
+hermitian-diagonal | kernels/structure.cl           | s/return kind & CLB_HERMITIAN ? real_part(e) : e;/return e;/     | testing/unit/level3 testing/unit/checks
 '
 
 say() { printf '%-20s %s\n' "$1" "$2"; }

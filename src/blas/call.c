@@ -137,14 +137,6 @@ clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar)
     return scalar;
 }
 
-bool clb_scalar_is_zero(clb_precision precision, const void *value)
-{
-    const clb_scalar scalar = clb_scalar_get(precision, false, value);
-    if (clb_precision_real_size(precision) == sizeof(float))
-        return scalar.s[0] == 0 && scalar.s[1] == 0;
-    return scalar.d[0] == 0 && scalar.d[1] == 0;
-}
-
 int64_t clb_integer_get(const void *array, size_t index, bool wide)
 {
     return wide ? ((const int64_t *)array)[index] : ((const int32_t *)array)[index];
@@ -220,7 +212,7 @@ bool clb_call_reads_c(const struct clb_call *call)
         return true;
     const clb_scalar beta =
         clb_scalar_get(call->precision, clb_routine_has_flag(routine, '+'), call->beta);
-    return !clb_scalar_is_zero(call->precision, &beta);
+    return !clb_scalar_equal(call->precision, &beta, clb_scalar_zero(call->precision));
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -356,7 +348,7 @@ bool clb_call_is_quick(const struct clb_call *call)
         if (*s == '*') {
             const clb_scalar alpha = clb_scalar_get(
                 routine->precision, clb_routine_has_flag(call->routine, '*'), call->alpha);
-            if (clb_scalar_is_zero(routine->precision, &alpha))
+            if (clb_scalar_equal(routine->precision, &alpha, clb_scalar_zero(routine->precision)))
                 return true;
         }
     }

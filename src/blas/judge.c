@@ -306,16 +306,9 @@ void clb_judge_equation(struct judge *v, const struct equation *equation)
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static clb_formula *const formulas[CLB_KINDS] = {
-    [CLB_KIND_gemm] = clb_judge_product, [CLB_KIND_gemmtr] = clb_judge_product,
-    [CLB_KIND_syrk] = clb_judge_product, [CLB_KIND_syr2k] = clb_judge_product,
-    [CLB_KIND_symm] = clb_judge_product, [CLB_KIND_trmm] = clb_judge_product,
-    [CLB_KIND_trsm] = clb_judge_trsm,    [CLB_KIND_getrf] = clb_judge_getrf,
-    [CLB_KIND_getrs] = clb_judge_getrs,  [CLB_KIND_gesv] = clb_judge_gesv,
-    [CLB_KIND_getri] = clb_judge_getri,  [CLB_KIND_potrf] = clb_judge_potrf,
-    [CLB_KIND_potrs] = clb_judge_potrs,  [CLB_KIND_posv] = clb_judge_posv,
-    [CLB_KIND_trtri] = clb_judge_trtri,  [CLB_KIND_lauum] = clb_judge_lauum,
-    [CLB_KIND_potri] = clb_judge_potri,  [CLB_KIND_geqrf] = clb_judge_geqrf,
-    [CLB_KIND_ormqr] = clb_judge_ormqr,  [CLB_KIND_orgqr] = clb_judge_orgqr,
+#define CLB_FORMULA(kind, work) [CLB_KIND_##kind] = clb_judge_##kind,
+    CLB_KIND_TABLE(CLB_FORMULA)
+#undef CLB_FORMULA
 };
 
 static clb_status open_judge(struct judge *v)

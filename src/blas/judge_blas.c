@@ -50,7 +50,7 @@ static void add_product(struct judge *v, const struct product_term *term, struct
     clb_sample_scale(y, term->alpha);
 }
 
-void clb_judge_product(struct judge *v)
+static void judge_product(struct judge *v)
 {
     const struct clb_call *call = v->call;
     const bool symm = call->kind == CLB_KIND_symm, trmm = call->kind == CLB_KIND_trmm;
@@ -98,8 +98,17 @@ void clb_judge_product(struct judge *v)
                       (double)(count * clb_operator_cols(&term[0].outer) + 8) * (corner ? 2 : 1));
 }
 
-/* op(A)*X = alpha*B; from the right, the transposes. */
-void clb_judge_trsm(struct judge *v)
+#define PRODUCT(kind)                                                                              \
+    void clb_judge_##kind(struct judge *v)                                                         \
+    {                                                                                              \
+        judge_product(v);                                                                          \
+    }
+PRODUCT(gemm)
+PRODUCT(gemmtr)
+PRODUCT(syrk) PRODUCT(syr2k) PRODUCT(symm) PRODUCT(trmm)
+
+    /* op(A)*X = alpha*B; from the right, the transposes. */
+    void clb_judge_trsm(struct judge *v)
 {
     const struct clb_call *call = v->call;
     const struct clb_operator a =

@@ -124,8 +124,8 @@ void clb_judge_unread(struct judge *v, const struct equation *equation);
  */
 
 typedef void clb_formula(struct judge *v);
-clb_formula clb_judge_product, clb_judge_trsm, clb_judge_getrf, clb_judge_getrs, clb_judge_gesv,
-    clb_judge_getri, clb_judge_potrf, clb_judge_potrs, clb_judge_posv, clb_judge_trtri,
-    clb_judge_lauum, clb_judge_potri, clb_judge_geqrf, clb_judge_ormqr, clb_judge_orgqr;
+#define CLB_FORMULA(kind, work) clb_formula clb_judge_##kind;
+CLB_KIND_TABLE(CLB_FORMULA)
+#undef CLB_FORMULA
 
 #endif

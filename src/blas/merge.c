@@ -73,37 +73,37 @@ void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal,
     }
 }
 
+static const void *number_of(clb_precision precision, int x)
+{
+    static const float singles[][2] = {{-1}, {0}, {1}};
+    static const double doubles[][2] = {{-1}, {0}, {1}};
+    return clb_precision_real_size(precision) == sizeof(float) ? (const void *)singles[x + 1]
+                                                               : doubles[x + 1];
+}
+
 const void *clb_scalar_zero(clb_precision precision)
 {
-    static const double zero[2] = {0}; /* all bits are zero, in every precision */
-    (void)precision;
-    return zero;
+    return number_of(precision, 0);
 }
 
 const void *clb_scalar_one(clb_precision precision)
 {
-    static const float one_s[2] = {1};
-    static const double one_d[2] = {1};
-    return clb_precision_real_size(precision) == sizeof(float) ? (const void *)one_s : one_d;
+    return number_of(precision, 1);
 }
 
 const void *clb_scalar_minus_one(clb_precision precision)
 {
-    static const float minus_one_s[2] = {-1};
-    static const double minus_one_d[2] = {-1};
-    return clb_precision_real_size(precision) == sizeof(float) ? (const void *)minus_one_s
-                                                               : minus_one_d;
+    return number_of(precision, -1);
 }
 
 bool clb_scalar_equal(clb_precision precision, const void *x, const void *y)
 {
-    size_t count = clb_precision_parts(precision);
-    bool equal = true;
-    for (size_t i = 0; i < count; i++)
-        equal = equal && (clb_precision_real_size(precision) == sizeof(float)
-                              ? ((const float *)x)[i] == ((const float *)y)[i]
-                              : ((const double *)x)[i] == ((const double *)y)[i]);
-    return equal;
+    const float *const xs = x, *const ys = y;
+    const double *const xd = x, *const yd = y;
+    const bool complex = clb_precision_parts(precision) == 2;
+    return clb_precision_real_size(precision) == sizeof(float)
+               ? xs[0] == ys[0] && (!complex || xs[1] == ys[1])
+               : xd[0] == yd[0] && (!complex || xd[1] == yd[1]);
 }
 
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,

@@ -259,12 +259,7 @@ struct pass {
     const struct clb_operator *outer; /* as in clb_operator_triangle */
     bool upper;
     size_t tiles, tiles_down;
-    atomic_size_t next; /* tile */
-};
-
-struct pass_share {
-    struct pass *pass;
-    struct clb_sample y; /* magnitudes: the sizes */
+    struct clb_sample *sums; /* of each thread; magnitudes: the sizes */
 };
 
 /* Rows of a tile. */
@@ -383,9 +378,8 @@ static void note_magnitudes(const struct pass *pass, size_t col, double *largest
     largest[col] = fmax(largest[col], most);
 }
 
-static void visit_tile(struct pass_share *share, size_t tile)
+static void visit_tile(const struct pass *pass, struct clb_sample *y, size_t tile)
 {
-    const struct pass *pass = share->pass;
     const struct clb_operator *m = pass->m;
     const bool columns = !m->transposed || m->mirrored, rows = m->transposed || m->mirrored;
     size_t first = tile / pass->tiles_down * BLOCK, top = tile % pass->tiles_down * TILE;
@@ -411,14 +405,14 @@ static void visit_tile(struct pass_share *share, size_t tile)
                 continue;
             load(m, col, &piece);
             if (pass->x == NULL)
-                note_magnitudes(pass, col, share->y.size, &piece);
+                note_magnitudes(pass, col, y->size, &piece);
             if (arrays > 0)
                 add_column(pass, col, row, &sums, &piece);
             if (pass->x != NULL && rows)
-                add_row(pass, col, &share->y, &piece);
+                add_row(pass, col, y, &piece);
         }
         for (size_t a = 0; a < arrays; a++)
-            add_to(share->y.of[a] + row, 1, sums.of[a], behind - row);
+            add_to(y->of[a] + row, 1, sums.of[a], behind - row);
     }
 }
 
@@ -441,9 +435,8 @@ enum { DEPTHS = PIECE / 2 };
 
 /* Of some depths of the product: x times the columns of `inner` is summed from the triangle's tip
  * on, and each row of `outer` is multiplied with the sum so far. */
-static void visit_depths(struct pass_share *share, size_t tile)
+static void visit_depths(const struct pass *pass, struct clb_sample *y, size_t tile)
 {
-    const struct pass *pass = share->pass;
     const struct clb_sample *x = pass->x;
     const bool complex = is_complex(pass->m);
     const size_t n = x->n, k = clb_operator_rows(pass->m), begin = tile * DEPTHS;
@@ -451,7 +444,6 @@ static void visit_depths(struct pass_share *share, size_t tile)
     double sum[ROOM][PIECE] = {{0}}, line[2][DEPTHS], norms[DEPTHS];
     double *const re[CLB_VECTORS] = {sum[RE], sum[RE + 1], sum[RE + 2]};
     double *const im[CLB_VECTORS] = {sum[IM], sum[IM + 1], sum[IM + 2]};
-    struct clb_sample *y = &share->y;
     for (size_t step = 0; step < n; step++) {
         const size_t i = pass->upper ? n - 1 - step : step;
         const double signs[CLB_VECTORS] = {x->re[0][i], x->re[1][i], x->re[2][i]};
@@ -481,17 +473,14 @@ static void visit_depths(struct pass_share *share, size_t tile)
     }
 }
 
-static void take_tiles(void *argument)
+static void visit_tiles(void *context, size_t thread, size_t begin, size_t end)
 {
-    struct pass_share *share = argument;
-    for (;;) {
-        const size_t tile = atomic_fetch_add(&share->pass->next, 1);
-        if (tile >= share->pass->tiles)
-            return;
-        if (share->pass->outer != NULL)
-            visit_depths(share, tile);
+    const struct pass *pass = context;
+    for (size_t tile = begin; tile < end; tile++) {
+        if (pass->outer != NULL)
+            visit_depths(pass, &pass->sums[thread], tile);
         else
-            visit_tile(share, tile);
+            visit_tile(pass, &pass->sums[thread], tile);
     }
 }
 
@@ -508,31 +497,22 @@ static size_t shares_of(const struct clb_operator *m, const struct clb_sample *y
 /* Add the pass's sums to y, or find larger magnitudes than those in y's sizes. */
 static void run_pass(struct pass *pass, struct clb_sample *y)
 {
-    struct pass_share share[CLB_MAX_WORKERS + 1];
-    struct clb_workers team = {0};
+    struct clb_sample sums[CLB_MAX_WORKERS + 1] = {*y};
     size_t count = 1;
+    pass->sums = sums;
     pass->tiles_down = clb_max(clb_div_up(pass->m->rows, TILE), 1);
     pass->tiles = pass->outer != NULL ? clb_div_up(clb_operator_rows(pass->m), DEPTHS)
                                       : pass->tiles_down * clb_div_up(pass->m->cols, BLOCK);
-    const size_t shares = clb_min(shares_of(pass->m, y), pass->tiles);
-    if (shares > 1)
-        clb_workers_lend(&team, shares - 1, false);
-    share[0] = (struct pass_share){pass, *y};
-    for (; count <= team.count; count++) {
-        share[count].pass = pass;
-        if (clb_sample_make(&share[count].y, y->n) != CLB_OK)
-            break;
-        clb_workers_start(&team, count - 1, take_tiles, &share[count]);
-    }
-    take_tiles(&share[0]);
-    if (team.count > 0)
-        clb_workers_return(&team);
+    const size_t most = clb_min(clb_min(shares_of(pass->m, y), pass->tiles), CLB_MAX_WORKERS + 1);
+    while (count < most && clb_sample_make(&sums[count], y->n) == CLB_OK)
+        count++;
+    clb_workers_share(pass->tiles, 1, count, visit_tiles, pass);
     for (size_t i = 1; i < count; i++) {
         if (pass->x != NULL)
-            clb_sample_add(y, 1, &share[i].y, true);
+            clb_sample_add(y, 1, &sums[i], true);
         for (size_t j = 0; pass->x == NULL && j < y->n; j++)
-            y->size[j] = fmax(y->size[j], share[i].y.size[j]);
-        clb_sample_free(&share[i].y);
+            y->size[j] = fmax(y->size[j], sums[i].size[j]);
+        clb_sample_free(&sums[i]);
     }
 }
 
@@ -648,7 +628,6 @@ struct reflection {
     const struct clb_reflector_list *list;
     bool adjoint;
     struct clb_sample *y;
-    atomic_size_t next; /* vector */
     atomic_bool not_unitary, no_memory;
 };
 
@@ -731,18 +710,17 @@ static bool reflect_all(const struct reflection *reflection, double *re, double 
     return unitary;
 }
 
-static void take_vectors(void *argument)
+static void reflect_vector(void *context, size_t thread, size_t r, size_t end)
 {
-    struct reflection *reflection = argument;
-    const struct clb_sample *y = reflection->y;
+    struct reflection *reflection = context;
     const size_t held = reflection->list->adjoint ? ROWS : 1;
     double *room = malloc((2 * held * reflection->list->order + 1) * sizeof *room);
+    (void)thread;
+    (void)end;
     if (room == NULL)
         atomic_store(&reflection->no_memory, true);
-    for (size_t r; room != NULL && (r = atomic_fetch_add(&reflection->next, 1)) < CLB_VECTORS;) {
-        if (!reflect_all(reflection, y->re[r], y->im[r], room))
-            atomic_store(&reflection->not_unitary, true);
-    }
+    else if (!reflect_all(reflection, reflection->y->re[r], reflection->y->im[r], room))
+        atomic_store(&reflection->not_unitary, true);
     free(room);
 }
 
@@ -751,12 +729,8 @@ clb_status clb_reflector_list_apply(const struct clb_reflector_list *list, bool 
 {
     struct reflection reflection = {.list = list, .adjoint = adjoint, .y = y};
     const size_t bytes = list->order * list->count * clb_precision_size(list->precision);
-    struct clb_workers team;
-    clb_workers_lend(&team, bytes < LEAST_SHARE ? 0 : CLB_VECTORS - 1, false);
-    for (size_t i = 0; i < team.count; i++)
-        clb_workers_start(&team, i, take_vectors, &reflection);
-    take_vectors(&reflection);
-    clb_workers_return(&team);
+    clb_workers_share(CLB_VECTORS, 1, bytes < LEAST_SHARE ? 1 : CLB_VECTORS, reflect_vector,
+                      &reflection);
     *unitary = !atomic_load(&reflection.not_unitary);
     return atomic_load(&reflection.no_memory) ? CLB_ERR_NOMEM : CLB_OK;
 }

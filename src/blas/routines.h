@@ -154,7 +154,6 @@ void clb_call_turn(struct clb_call *call, clb_scalar *alpha);
 /* Scalars. `real`: of the precision's real type. */
 clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value);
 clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar);
-bool clb_scalar_is_zero(clb_precision precision, const void *value);
 
 /* Elements of an array of Fortran integers, 64-bit ones if `wide`. */
 int64_t clb_integer_get(const void *array, size_t index, bool wide);

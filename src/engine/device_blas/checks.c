@@ -3,8 +3,6 @@
 #include "engine/kernel/check.h"
 #include "potf2.h"
 
-#include "engine/kernel/check.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,46 +12,94 @@ static struct {
 } checks;
 _Atomic bool clb_systems_passed[CLB_PRECISIONS], clb_panels_passed[CLB_PRECISIONS];
 
-/* What a check is asked for: of panels, those like this one. */
-struct checks_task {
+/* What a check is asked for, of panels those like this one; and what it works with. */
+struct dense_check {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
     struct clb_getf2 like;
+    struct clb_workspace *workspace;
+    struct clb_potf2 *block;
 };
 
+/* Compute a trial's call. *bad: the first pivot that stopped a factorisation, from 1; 0: none. */
+typedef clb_status compute_call(struct dense_check *check, const struct clb_trial *trial,
+                                size_t *bad);
+
+static clb_status try_call(struct dense_check *check, struct clb_call call,
+                           const struct clb_trial_numbers *numbers, compute_call *compute)
+{
+    struct clb_workspace *workspace = check->workspace;
+    struct clb_trial trial;
+    size_t bad = 0;
+    int64_t info = 0;
+    call.info = &info;
+    call.wide = true;
+    clb_status status =
+        clb_trial_open(&trial, workspace->runtime, workspace->queue, &call, numbers);
+    if (status == CLB_OK)
+        status = compute(check, &trial, &bad);
+    if (status == CLB_OK)
+        status = bad == 0 ? clb_trial_judge(&trial) : CLB_ERR_BUILD;
+    clb_trial_close(&trial, clb_workspace_finish(workspace));
+    return status;
+}
+
+static struct clb_call call_of(const struct dense_check *check, clb_kind kind)
+{
+    return clb_call_of(clb_routine_of(kind, check->variant->precision, false));
+}
+
+static struct clb_dmat matrix_of(const struct clb_trial *trial, size_t i)
+{
+    struct clb_call_matrix matrix = {0};
+    (void)clb_call_matrix(&trial->call, i, &matrix);
+    return (struct clb_dmat){trial->memory[i]->mem, 0, matrix.rows, matrix.cols, matrix.ld};
+}
+
+/* Run a check's sizes with a workspace of these limits. */
+static clb_status open_and_check(struct dense_check *check, clb_helper_step step,
+                                 const struct clb_workspace_limits *limits,
+                                 clb_status (*check_all)(struct dense_check *check))
+{
+    struct clb_workspace workspace;
+    clb_status status = clb_step_need(check->runtime, step, check->variant->precision);
+    if (status == CLB_OK)
+        status = (step == CLB_STEP_SYSTEMS ? clb_workspace_open_unchecked : clb_workspace_open)(
+            &workspace, check->runtime, check->variant, limits);
+    if (status != CLB_OK)
+        return status;
+    check->workspace = &workspace;
+    status = check_all(check);
+    clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
+    return status;
+}
+
 /* ---- triangular systems and interchanges ----------------------------------------------------- */
+
+static clb_status solve(struct dense_check *check, const struct clb_trial *trial, size_t *bad)
+{
+    const struct clb_dmat_triangle triangle = {
+        .a = matrix_of(trial, 0), .right = trial->call.right, .op = trial->call.transa};
+    const struct clb_dmat b = matrix_of(trial, 1);
+    (void)bad;
+    clb_status status = clb_dmat_pack_triangle(check->workspace, &triangle);
+    return status == CLB_OK ? clb_dmat_solve(check->workspace, &triangle, &b) : status;
+}
 
 /* Systems of up to one block and a bit, so that all kernels and the product between blocks are
  * used: A^H*X = B with A lower triangular, which reverses, transposes and conjugates, and X*A = B.
  */
-static clb_status solve_random(struct clb_workspace *workspace, bool right, size_t n, size_t rhs)
+static clb_status solve_random(struct dense_check *check, bool right, size_t n, size_t rhs)
 {
     static const struct clb_trial_numbers numbers = {
         .seed = 20261121, .diagonal = 2, .scale = 0.125};
-    const clb_precision precision = workspace->variant->precision;
-    struct clb_call call = clb_call_of(clb_routine_of(CLB_KIND_trsm, precision, false));
-    struct clb_trial trial;
+    struct clb_call call = call_of(check, CLB_KIND_trsm);
     call.right = right;
     call.m = right ? rhs : n;
     call.n = right ? n : rhs;
-    call.alpha = clb_scalar_one(precision);
+    call.alpha = clb_scalar_one(check->variant->precision);
     call.transa = right ? CLB_OP_N : CLB_OP_C;
-    clb_status status =
-        clb_trial_open(&trial, workspace->runtime, workspace->queue, &call, &numbers);
-    if (status == CLB_OK) {
-        const struct clb_dmat_triangle triangle = {
-            .a = {trial.memory[0]->mem, 0, n, n, trial.call.lda},
-            .right = right,
-            .op = call.transa};
-        const struct clb_dmat b = {trial.memory[1]->mem, 0, call.m, call.n, trial.call.ldb};
-        status = clb_dmat_pack_triangle(workspace, &triangle);
-        if (status == CLB_OK)
-            status = clb_dmat_solve(workspace, &triangle, &b);
-    }
-    if (status == CLB_OK)
-        status = clb_trial_judge(&trial);
-    clb_trial_close(&trial, clb_workspace_finish(workspace));
-    return status;
+    return try_call(check, call, &numbers, solve);
 }
 
 /* A matrix of n rows: A, B, B with the rows reversed, that permuted back, the trapezoid of B, and
@@ -100,30 +146,21 @@ static clb_status make_copies(const struct copies_check *check)
     return status == CLB_OK ? clb_dmat_triangle_copy(workspace, &a, &upper, true) : status;
 }
 
-/* Whether an element of what was made is the one of x that it is a copy of, in one part. */
+/* Whether element (i, j) of what was made is, in one part, the one that it is a copy of, or the
+ * zero or one in its place. */
 static bool copy_is_right(const struct copies_check *check, const void *x, size_t i, size_t j,
                           size_t part)
 {
     const clb_precision precision = check->workspace->variant->precision;
-    const size_t n = check->n, rhs = check->rhs, ld = check->all.ld;
-    const size_t index = j < n ? 0 : (j - n) / rhs;
-    double wanted;
-    if (j < column_of(check, 1))
-        return true;
-    if (index < 4) {
-        const size_t from = index == 1 ? n - 1 - i : i, col = n + (j - n) % rhs;
-        wanted =
-            clb_check_get(precision, x, (from + col * ld) * clb_precision_parts(precision) + part);
-        if (index == 3 && i <= (j - n) % rhs)
-            wanted = i == (j - n) % rhs && part == 0;
-    } else {
-        const size_t col = j - column_of(check, 4);
-        wanted = i <= col ? clb_check_get(precision, x,
-                                          (i + col * ld) * clb_precision_parts(precision) + part)
-                          : 0;
-    }
-    return clb_check_get(precision, x, (i + j * ld) * clb_precision_parts(precision) + part) ==
-           wanted;
+    const size_t n = check->n, parts = clb_precision_parts(precision), ld = check->all.ld;
+    const size_t index = clb_min((j - n) / check->rhs, 4), col = j - column_of(check, index);
+    const size_t from_row = index == 1 ? n - 1 - i : i, from_col = index < 4 ? n + col : col;
+    double wanted = clb_check_get(precision, x, (from_row + from_col * ld) * parts + part);
+    if (index == 3 && i <= col)
+        wanted = i == col && part == 0;
+    else if (index == 4 && i > col)
+        wanted = 0;
+    return clb_check_get(precision, x, (i + j * ld) * parts + part) == wanted;
 }
 
 static clb_status check_copies(struct clb_workspace *workspace, size_t n, size_t rhs)
@@ -150,8 +187,8 @@ static clb_status check_copies(struct clb_workspace *workspace, size_t n, size_t
         status = make_copies(&check);
     if (status == CLB_OK)
         status = clb_queue_read_now(workspace->queue, buffer->mem, 0, bytes, x);
-    for (size_t e = 0; e < check.all.cols * n * parts && status == CLB_OK; e++) {
-        if (!copy_is_right(&check, x, e / parts % n, e / parts / n, e % parts))
+    for (size_t e = column_of(&check, 1) * n * parts; e < check.all.cols * n * parts; e++) {
+        if (status == CLB_OK && !copy_is_right(&check, x, e / parts % n, e / parts / n, e % parts))
             status = CLB_ERR_BUILD;
     }
     clb_buffer_end(workspace->runtime, buffer, clb_workspace_finish(workspace));
@@ -161,19 +198,20 @@ static clb_status check_copies(struct clb_workspace *workspace, size_t n, size_t
 
 static clb_status check_systems(void *context, struct clb_check_size size)
 {
-    struct clb_workspace *workspace = context;
-    clb_status status = solve_random(workspace, false, size.m, size.n);
+    struct dense_check *check = context;
+    clb_status status = solve_random(check, false, size.m, size.n);
     if (status == CLB_OK)
-        status = solve_random(workspace, true, size.m, size.n);
-    return status == CLB_OK ? check_copies(workspace, size.m, size.n) : status;
+        status = solve_random(check, true, size.m, size.n);
+    return status == CLB_OK ? check_copies(check->workspace, size.m, size.n) : status;
 }
 
 /* Orders around those of a vector, a sub-block and a block; numbers of right-hand sides around that
  * of a tile, which is 8 to 32. */
 #define MOST_RHS ((size_t)33)
 
-static clb_status check_sizes(struct clb_workspace *workspace)
+static clb_status check_all_systems(struct dense_check *check)
 {
+    const struct clb_workspace *workspace = check->workspace;
     size_t block = workspace->block;
     const struct clb_check_size sizes[] = {
         {9, 3, 0},         {1, 1, 0},          {1, 32, 0},         {2, 16, 0},
@@ -182,34 +220,26 @@ static clb_status check_sizes(struct clb_workspace *workspace)
         {block + 1, 1, 0}, {block + 1, 8, 0},  {block + 5, 32, 0}, {block + 5, 3, 0}};
     const struct clb_check_programs programs = {
         "triangular systems 2", workspace->runtime, {workspace->trsm, workspace->laswp}};
-    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_systems, workspace);
+    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_systems, check);
 }
 
-static clb_status trsm_check_open_and_check(void *argument)
+static clb_status open_systems(void *argument)
 {
-    const struct checks_task *task = argument;
-    struct clb_workspace workspace;
+    struct dense_check *check = argument;
     const struct clb_workspace_limits right = clb_solve_limits(2 * CLB_MAX_BLOCK, true, MOST_RHS);
     struct clb_workspace_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, MOST_RHS);
     limits.other_m = right.m;
     limits.other_n = right.n;
     limits.other_k = right.k;
-    clb_status status = clb_step_need(task->runtime, CLB_STEP_SYSTEMS, task->variant->precision);
-    if (status == CLB_OK)
-        status = clb_workspace_open_unchecked(&workspace, task->runtime, task->variant, &limits);
-    if (status == CLB_OK) {
-        status = check_sizes(&workspace);
-        clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
-    }
-    return status;
+    return open_and_check(check, CLB_STEP_SYSTEMS, &limits, check_all_systems);
 }
 
 clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    struct checks_task task = {.runtime = runtime, .variant = variant};
+    const struct dense_check check = {.runtime = runtime, .variant = variant};
     clb_status status = clb_check_once(&checks.systems[variant->precision],
-                                       "triangular systems are not the device's",
-                                       trsm_check_open_and_check, &task, sizeof task);
+                                       "triangular systems are not the device's", open_systems,
+                                       &check, sizeof check);
     if (status == CLB_OK)
         clb_systems_passed[variant->precision] = true;
     return status;
@@ -217,52 +247,53 @@ clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gem
 
 /* ---- panels of LU ---------------------------------------------------------------------------- */
 
-static clb_status factor_random(void *context, struct clb_check_size size)
+static clb_status factor_panel(struct dense_check *check, const struct clb_trial *trial,
+                               size_t *bad)
 {
-    struct clb_workspace *workspace = context;
-    static const struct clb_trial_numbers numbers = {.seed = 20261121, .scale = 1, .spoils = true};
-    const size_t m = size.m, n = clb_min(m, size.n);
-    struct clb_call call =
-        clb_call_of(clb_routine_of(CLB_KIND_getrf, workspace->variant->precision, false));
+    struct clb_workspace *workspace = check->workspace;
+    const struct clb_dmat x = matrix_of(trial, 0);
     struct clb_getf2 panel;
-    struct clb_trial trial;
-    size_t first_zero = 0;
-    int64_t info = 0, *ipiv = calloc(n, sizeof *ipiv);
-    call.m = m;
-    call.n = n;
-    call.ipiv = ipiv;
-    call.info = &info;
-    call.wide = true;
-    if (ipiv == NULL)
-        return CLB_ERR_NOMEM;
-    clb_status status =
-        clb_trial_open(&trial, workspace->runtime, workspace->queue, &call, &numbers);
-    const bool prepared =
-        status == CLB_OK && (status = clb_getf2_prepare(&panel, workspace, m, n)) == CLB_OK;
-    if (prepared) {
-        const struct clb_dmat x = {trial.memory[0]->mem, 0, m, n, trial.call.lda};
-        status = clb_getf2_enqueue(&panel, workspace, &x, 0, n);
-    }
+    clb_status status = clb_getf2_prepare(&panel, workspace, x.rows, x.cols);
+    if (status != CLB_OK)
+        return status;
+    status = clb_getf2_enqueue(&panel, workspace, &x, 0, x.cols);
     if (status == CLB_OK)
-        status = clb_getf2_read(&panel, workspace, 0, n, ipiv, &first_zero);
-    info = (int64_t)first_zero;
-    if (status == CLB_OK && info != 0)
-        status = CLB_ERR_BUILD;
-    if (status == CLB_OK)
-        status = clb_trial_judge(&trial);
-    const bool idle = clb_workspace_finish(workspace);
-    if (prepared)
-        clb_getf2_close(&panel, workspace, idle);
-    clb_trial_close(&trial, idle);
-    free(ipiv);
+        status = clb_getf2_read(&panel, workspace, 0, x.cols, trial->call.ipiv, bad);
+    clb_getf2_close(&panel, workspace, clb_workspace_finish(workspace));
     return status;
 }
 
-/* Sizes at the edges of strips, blocks and groups. The last is the largest: it has several groups
- * if the device can, several strips and blocks, and no even extents. */
-static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb_getf2 *like,
-                               struct clb_check_size largest)
+static clb_status factor_random(void *context, struct clb_check_size size)
 {
+    static const struct clb_trial_numbers numbers = {.seed = 20261121, .scale = 1, .spoils = true};
+    struct dense_check *check = context;
+    struct clb_call call = call_of(check, CLB_KIND_getrf);
+    call.m = size.m;
+    call.n = clb_min(size.m, size.n);
+    call.ipiv = calloc(call.n, sizeof(int64_t));
+    clb_status status =
+        call.ipiv != NULL ? try_call(check, call, &numbers, factor_panel) : CLB_ERR_NOMEM;
+    free(call.ipiv);
+    return status;
+}
+
+/* The largest size has several groups if the device can, several strips and blocks, and no even
+ * extents. */
+static struct clb_check_size largest_panel(const struct clb_getf2 *like)
+{
+    return (struct clb_check_size){like->most_groups > 1 ? 2 * like->group + like->group / 3
+                                                         : like->group,
+                                   like->block + like->width + like->width / 2 + 1, 0};
+}
+
+/* Sizes at the edges of strips, blocks and groups. */
+static clb_status check_all_panels(struct dense_check *check)
+{
+    struct clb_getf2 *like = &check->like;
+    const struct clb_check_size largest = largest_panel(like);
+    clb_status status = clb_getf2_get_program(like, check->workspace);
+    if (status != CLB_OK)
+        return status;
     size_t width = like->width, block = like->block, group = like->group;
     const struct clb_check_size sizes[] = {{5, 3, 0},
                                            {1, 1, 0},
@@ -276,41 +307,29 @@ static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb
                                            {group, block + 1, 0},
                                            {clb_min(group + 1, largest.m), 1, 0},
                                            largest};
-    const struct clb_check_programs programs = {"panels 2", workspace->runtime, {like->program}};
-    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), factor_random, workspace);
+    const struct clb_check_programs programs = {"panels 2", check->runtime, {like->program}};
+    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), factor_random, check);
 }
 
 /* A launch whose groups wait for each other in vain fails, so here a failure of OpenCL means that
  * the device can't factor panels. */
-static clb_status getf2_check_open_and_check(void *argument)
+static clb_status open_panels(void *argument)
 {
-    struct checks_task *task = argument;
-    struct clb_getf2 *like = &task->like;
-    const struct clb_check_size largest = {like->most_groups > 1 ? 2 * like->group + like->group / 3
-                                                                 : like->group,
-                                           like->block + like->width + like->width / 2 + 1, 0};
+    struct dense_check *check = argument;
+    const struct clb_check_size largest = largest_panel(&check->like);
     const struct clb_workspace_limits limits = {
-        .m = largest.m, .n = largest.n, .k = like->block, .triangle = CLB_MAX_BLOCK};
-    struct clb_workspace workspace;
-    clb_status status = clb_step_need(task->runtime, CLB_STEP_PANELS, task->variant->precision);
-    if (status == CLB_OK)
-        status = clb_workspace_open(&workspace, task->runtime, task->variant, &limits);
-    if (status == CLB_OK) {
-        status = clb_getf2_get_program(like, &workspace);
-        if (status == CLB_OK)
-            status = factor_sizes(&workspace, like, largest);
-        clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
-    }
+        .m = largest.m, .n = largest.n, .k = check->like.block, .triangle = CLB_MAX_BLOCK};
+    clb_status status = open_and_check(check, CLB_STEP_PANELS, &limits, check_all_panels);
     return status == CLB_ERR_OPENCL ? CLB_ERR_BUILD : status;
 }
 
 clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_getf2 *like)
 {
-    struct checks_task task = {runtime, variant, *like};
+    const struct dense_check check = {.runtime = runtime, .variant = variant, .like = *like};
     clb_status status =
         clb_check_once(&checks.panels[variant->precision], "the device's panels are not used",
-                       getf2_check_open_and_check, &task, sizeof task);
+                       open_panels, &check, sizeof check);
     if (status == CLB_OK)
         clb_panels_passed[variant->precision] = true;
     return status;
@@ -318,86 +337,57 @@ clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_va
 
 /* ---- diagonal blocks of Cholesky ------------------------------------------------------------- */
 
-/* Positive definite, because the diagonal dominates; elements that must not be read are NaN. */
-static clb_status factor_definite(struct clb_potf2 *block, struct clb_workspace *workspace,
-                                  bool upper, size_t n)
+static clb_status factor_block(struct dense_check *check, const struct clb_trial *trial,
+                               size_t *bad)
 {
-    const struct clb_trial_numbers numbers = {
-        .seed = 20261122, .diagonal = (double)n, .scale = 1, .spoils = true};
-    struct clb_call call =
-        clb_call_of(clb_routine_of(CLB_KIND_potrf, workspace->variant->precision, false));
-    struct clb_trial trial;
-    int64_t info = 0;
-    size_t first_bad = 0;
-    call.upper = upper;
-    call.n = n;
-    call.info = &info;
-    call.wide = true;
-    clb_status status =
-        clb_trial_open(&trial, workspace->runtime, workspace->queue, &call, &numbers);
-    if (status == CLB_OK) {
-        const struct clb_dmat a = {trial.memory[0]->mem, 0, n, n, trial.call.lda};
-        status = clb_potf2_factor(block, workspace, &a, upper, 0);
-    }
-    if (status == CLB_OK)
-        status = clb_potf2_finish(block, workspace, &first_bad);
-    info = (int64_t)first_bad;
-    if (status == CLB_OK && info != 0)
-        status = CLB_ERR_BUILD;
-    if (status == CLB_OK)
-        status = clb_trial_judge(&trial);
-    clb_trial_close(&trial, clb_workspace_finish(workspace));
-    return status;
+    const struct clb_dmat a = matrix_of(trial, 0);
+    clb_status status = clb_potf2_factor(check->block, check->workspace, &a, trial->call.upper, 0);
+    return status == CLB_OK ? clb_potf2_finish(check->block, check->workspace, bad) : status;
 }
 
-struct blocks_check {
-    struct clb_potf2 block;
-    struct clb_workspace workspace;
-};
-
-static clb_status check_blocks(void *context, struct clb_check_size size)
+/* Positive definite, because the diagonal dominates; elements that must not be read are NaN. */
+static clb_status factor_definite(void *context, struct clb_check_size size)
 {
-    struct blocks_check *check = context;
-    clb_status status = factor_definite(&check->block, &check->workspace, false, size.n);
-    return status == CLB_OK ? factor_definite(&check->block, &check->workspace, true, size.n)
-                            : status;
+    struct dense_check *check = context;
+    const struct clb_trial_numbers numbers = {
+        .seed = 20261122, .diagonal = (double)size.n, .scale = 1, .spoils = true};
+    struct clb_call call = call_of(check, CLB_KIND_potrf);
+    clb_status status = CLB_OK;
+    call.m = call.n = size.n;
+    for (int upper = 0; upper < 2 && status == CLB_OK; upper++) {
+        call.upper = upper;
+        status = try_call(check, call, &numbers, factor_block);
+    }
+    return status;
 }
 
 /* Every order that a block may have: there are few. */
-static clb_status factor_all(struct blocks_check *check)
+static clb_status check_all_blocks(struct dense_check *check)
 {
     struct clb_check_size sizes[CLB_MAX_BLOCK + 1] = {{.n = 5}};
-    const size_t most = check->block.most;
-    const struct clb_check_programs programs = {
-        "blocks 2", check->workspace.runtime, {check->block.program}};
-    for (size_t n = 1; n <= most; n++)
-        sizes[n].n = n;
-    return clb_check_sizes(&programs, sizes, 1 + most, check_blocks, check);
-}
-
-static clb_status potf2_check_open_and_check(void *argument)
-{
-    const struct checks_task *task = argument;
-    const struct clb_workspace_limits limits = {0};
-    struct blocks_check check;
-    clb_status status = clb_step_need(task->runtime, CLB_STEP_BLOCKS, task->variant->precision);
-    if (status == CLB_OK)
-        status = clb_workspace_open(&check.workspace, task->runtime, task->variant, &limits);
+    struct clb_potf2 block;
+    clb_status status = clb_potf2_prepare(&block, check->workspace);
     if (status != CLB_OK)
         return status;
-    status = clb_potf2_prepare(&check.block, &check.workspace);
-    if (status == CLB_OK) {
-        status = factor_all(&check);
-        clb_potf2_close(&check.block, &check.workspace, clb_workspace_finish(&check.workspace));
-    }
-    clb_workspace_close(&check.workspace, clb_workspace_finish(&check.workspace));
+    const struct clb_check_programs programs = {"blocks 2", check->runtime, {block.program}};
+    for (size_t n = 1; n <= block.most; n++)
+        sizes[n].n = n;
+    check->block = &block;
+    status = clb_check_sizes(&programs, sizes, 1 + block.most, factor_definite, check);
+    clb_potf2_close(&block, check->workspace, clb_workspace_finish(check->workspace));
     return status;
+}
+
+static clb_status open_blocks(void *argument)
+{
+    static const struct clb_workspace_limits none = {0};
+    return open_and_check(argument, CLB_STEP_BLOCKS, &none, check_all_blocks);
 }
 
 clb_status clb_potf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    struct checks_task task = {.runtime = runtime, .variant = variant};
+    const struct dense_check check = {.runtime = runtime, .variant = variant};
     return clb_check_once(&checks.blocks[variant->precision],
-                          "the device's diagonal blocks are not used", potf2_check_open_and_check,
-                          &task, sizeof task);
+                          "the device's diagonal blocks are not used", open_blocks, &check,
+                          sizeof check);
 }

@@ -100,7 +100,8 @@ static bool is_singular(const struct clb_call *call)
     const size_t step = (call->lda + 1) * clb_precision_size(call->precision);
     bool zero = false;
     for (size_t i = 0; i < call->n && !zero; i++)
-        zero = clb_scalar_is_zero(call->precision, (const char *)call->a + i * step);
+        zero = clb_scalar_equal(call->precision, (const char *)call->a + i * step,
+                                clb_scalar_zero(call->precision));
     return zero;
 }
 
