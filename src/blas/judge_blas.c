@@ -105,10 +105,13 @@ static void judge_product(struct judge *v)
     }
 PRODUCT(gemm)
 PRODUCT(gemmtr)
-PRODUCT(syrk) PRODUCT(syr2k) PRODUCT(symm) PRODUCT(trmm)
+PRODUCT(syrk)
+PRODUCT(syr2k)
+PRODUCT(symm)
+PRODUCT(trmm)
 
-    /* op(A)*X = alpha*B; from the right, the transposes. */
-    void clb_judge_trsm(struct judge *v)
+/* op(A)*X = alpha*B; from the right, the transposes. */
+void clb_judge_trsm(struct judge *v)
 {
     const struct clb_call *call = v->call;
     const struct clb_operator a =

@@ -99,7 +99,7 @@ static bool make_variants(struct clb_runtime *runtime, const struct clb_gemm_var
             clb_text_addf(&options, " -DCLB_%s=%zu", clb_params[i].name, split->tuning.value[i]);
     }
     bool built = clb_program_get(runtime, &source, options.data, &split->program) == CLB_OK &&
-                 clb_gemm_prelaunch(runtime, split) == CLB_OK;
+                 clb_gemm_prelaunch(runtime, split, false) == CLB_OK;
     clb_text_free(&options);
     return expect(built, "the split family does not build");
 }

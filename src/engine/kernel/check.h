@@ -89,12 +89,10 @@ void clb_check_put(clb_precision precision, void *x, size_t at, double value);
 
 /* ---- gemm_check.c ---------------------------------------------------------------------------- */
 
-/* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. The second: those that
- * read B unpacked. */
-clb_status clb_gemm_check_full(struct clb_runtime *runtime,
-                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-clb_status clb_gemm_check_direct(struct clb_runtime *runtime,
-                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+/* Check the kernels of a new variant, or with `direct` those that read B unpacked: CLB_ERR_BUILD
+ * when one miscalculates. */
+clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                               bool direct) CLB_MUST_CHECK;
 
 /* The rate of a variant that has passed, in GFLOP/s: of a CPU device per second of CPU time, which
  * is that of one core. Takes some 0.1 s, and longer only where one small product does. */
@@ -110,16 +108,13 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
 
 /* ---- prelaunch.c ----------------------------------------------------------------------------- */
 
-/* Launch every kernel of a new variant once, with the largest grid that it will ever have; the
- * second: the kernels that read B unpacked. Only PoCL needs this, before any other launch of the
+/* Launch every kernel of a new variant, or with `direct` those that read B unpacked, once with the
+ * largest grid that it will ever have. Only PoCL needs this, before any other launch of the
  * kernels; prelaunch.c tells why. */
-clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
-                              const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,
-                                     const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-
-/* The same for the kernels that skip parts of a product or pack triangles, and for the kernels that
- * read B from A's panels. They are built only when a problem needs them. */
+clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                              bool direct) CLB_MUST_CHECK;
+/* The same for the kernels that skip parts of a product or pack triangles, and for those that read
+ * B from A's panels. They are built only when a problem needs them. */
 clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
                                   const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 

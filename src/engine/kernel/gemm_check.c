@@ -252,8 +252,8 @@ static clb_status check_size(void *context, struct clb_check_size size)
 
 /* Check sizes around the edges of the kernel's tile, of its depth steps and of a work-group's part.
  * The first is the small size that later processes check. */
-static clb_status check_sizes(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                              bool direct)
+clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                               bool direct)
 {
     const size_t *value = variant->tuning.value;
     size_t parts = clb_precision_parts(variant->precision);
@@ -280,17 +280,6 @@ static clb_status check_sizes(struct clb_runtime *runtime, const struct clb_gemm
         return status;
     status = clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_size, &check);
     return clb_check_end(check.queue_set) || status != CLB_OK ? status : CLB_ERR_OPENCL;
-}
-
-clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
-{
-    return check_sizes(runtime, variant, false);
-}
-
-clb_status clb_gemm_check_direct(struct clb_runtime *runtime,
-                                 const struct clb_gemm_variant *variant)
-{
-    return check_sizes(runtime, variant, true);
 }
 
 /* ---- the rate of products -------------------------------------------------------------------- */

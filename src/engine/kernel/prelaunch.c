@@ -47,6 +47,15 @@ static void largest(const struct clb_runtime *runtime, const struct clb_gemm_var
     *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], least), clb_gemm_depth_unit(variant));
 }
 
+static clb_status end_launch(struct clb_queue_set *queue_set, struct clb_buffer **memory,
+                             size_t count, clb_status status)
+{
+    if (clb_queue_set_finish(queue_set) != CLB_OK)
+        return CLB_ERR_OPENCL; /* outstanding commands may still use the buffers */
+    clb_check_memory_end(queue_set->runtime, memory, count, true);
+    return status;
+}
+
 static clb_status prelaunch_pack(struct clb_queue_set *queue_set,
                                  const struct clb_gemm_variant *variant, clb_operand_role role,
                                  bool depth_contiguous, unsigned triangle)
@@ -73,11 +82,8 @@ static clb_status prelaunch_pack(struct clb_queue_set *queue_set,
         status =
             clb_gemm_pack(queue_set, variant, role, &chunk, shape.rows, shape.cols, memory[1]->mem,
                           0, memory[2] != NULL ? memory[2]->mem : NULL, (struct clb_order){0});
-        if (clb_queue_set_finish(queue_set) != CLB_OK)
-            return CLB_ERR_OPENCL; /* outstanding commands may still use the buffers */
     }
-    clb_check_memory_end(queue_set->runtime, memory, CLB_COUNT_OF(bytes), true);
-    return status;
+    return end_launch(queue_set, memory, CLB_COUNT_OF(bytes), status);
 }
 
 static clb_status prelaunch_packs(struct clb_queue_set *queue_set,
@@ -144,11 +150,8 @@ static clb_status prelaunch_product(struct clb_queue_set *queue_set,
         product.b = memory[1]->mem;
         product.c = memory[2]->mem;
         status = clb_gemm_multiply(queue_set, variant, &product, (struct clb_order){0});
-        if (clb_queue_set_finish(queue_set) != CLB_OK)
-            return CLB_ERR_OPENCL;
     }
-    clb_check_memory_end(queue_set->runtime, memory, CLB_COUNT_OF(bytes), true);
-    return status;
+    return end_launch(queue_set, memory, CLB_COUNT_OF(bytes), status);
 }
 
 clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
@@ -169,56 +172,30 @@ clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
     return status;
 }
 
-/* The launches of `prelaunch`, on a queue set of their own. */
-static clb_status prelaunch_apart(struct clb_runtime *runtime,
-                                  const struct clb_gemm_variant *variant,
-                                  clb_status (*prelaunch)(struct clb_queue_set *queue_set,
-                                                          const struct clb_gemm_variant *variant))
+clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                              bool direct)
 {
+    const struct clb_product of_b = {.ldb = 1}, packed = {0};
+    const bool raw = direct || clb_gemm_reads_raw(variant);
     struct clb_queue_set *queue_set;
     if (!clb_device_has(&runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
         return CLB_OK;
     clb_status status = clb_queue_set_acquire(runtime, &queue_set);
     if (status != CLB_OK)
         return status;
-    status = prelaunch(queue_set, variant);
-    clb_queue_set_end(queue_set, status != CLB_ERR_OPENCL);
-    /* Not a failure: where memory is too scarce for this launch, later launches are small as
-     * well. */
-    return status == CLB_ERR_NOMEM ? CLB_OK : status;
-}
-
-static clb_status prelaunch_usual(struct clb_queue_set *queue_set,
-                                  const struct clb_gemm_variant *variant)
-{
-    clb_status status = prelaunch_packs(queue_set, variant, 0);
+    if (!direct)
+        status = prelaunch_packs(queue_set, variant, 0);
     if (status == CLB_OK)
-        status = prelaunch_product(queue_set, variant, (struct clb_product){0});
-    for (int ops = 0; ops < 4 && status == CLB_OK && clb_gemm_reads_raw(variant); ops++)
+        status = prelaunch_product(queue_set, variant, direct ? of_b : packed);
+    for (int ops = direct ? 1 : 0; ops < (direct ? 2 : 4) && status == CLB_OK && raw; ops++)
         status = prelaunch_product(queue_set, variant,
                                    (struct clb_product){.raw = true,
                                                         .a_depth_contiguous = ops / 2 != 0,
                                                         .b_depth_contiguous = ops % 2 != 0,
                                                         .lda = 1,
                                                         .ldb = 1});
-    return status;
-}
-
-clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
-{
-    return prelaunch_apart(runtime, variant, prelaunch_usual);
-}
-
-static clb_status prelaunch_direct(struct clb_queue_set *queue_set,
-                                   const struct clb_gemm_variant *variant)
-{
-    const struct clb_product both = {.raw = true, .b_depth_contiguous = true, .lda = 1, .ldb = 1};
-    clb_status status = prelaunch_product(queue_set, variant, (struct clb_product){.ldb = 1});
-    return status == CLB_OK ? prelaunch_product(queue_set, variant, both) : status;
-}
-
-clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,
-                                     const struct clb_gemm_variant *variant)
-{
-    return prelaunch_apart(runtime, variant, prelaunch_direct);
+    clb_queue_set_end(queue_set, status != CLB_ERR_OPENCL);
+    /* Not a failure: where memory is too scarce for this launch, later launches are small as
+     * well. */
+    return status == CLB_ERR_NOMEM ? CLB_OK : status;
 }

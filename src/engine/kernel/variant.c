@@ -128,10 +128,11 @@ static bool has_direct(const struct clb_gemm_variant *variant)
     return variant->family->has_direct && variant->tuning.value[CLB_PARAM_DIRECT] != 0;
 }
 
-static clb_status check_direct(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+static clb_status check_products(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant, bool direct)
 {
-    clb_status status = clb_gemm_prelaunch_direct(runtime, variant);
-    return status == CLB_OK ? clb_gemm_check_direct(runtime, variant) : status;
+    clb_status status = clb_gemm_prelaunch(runtime, variant, direct);
+    return status == CLB_OK ? clb_gemm_check_full(runtime, variant, direct) : status;
 }
 
 /* Build a row's variant and check it; with `direct` NULL also the kernels that read B unpacked.
@@ -148,11 +149,9 @@ static clb_status make_variant(struct clb_runtime *runtime, clb_precision precis
                                              clb_tuning_seconds(&runtime->device, precision, 1)};
     clb_status status = variant_prepare(runtime, variant);
     if (status == CLB_OK)
-        status = clb_gemm_prelaunch(runtime, variant);
-    if (status == CLB_OK)
-        status = clb_gemm_check_full(runtime, variant);
+        status = check_products(runtime, variant, false);
     return status == CLB_OK && direct == NULL && has_direct(variant)
-               ? check_direct(runtime, variant)
+               ? check_products(runtime, variant, true)
                : status;
 }
 
@@ -206,7 +205,7 @@ static struct clb_ranked measure_row(const struct wish *wish, size_t row,
  * first that is not much slower than the next. The next one is looked at only behind one that is
  * slower than such devices are: it takes as long to compile. */
 static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
-                           struct clb_gemm_variant *first, struct clb_gemm_variant *used)
+                           struct clb_gemm_variant *variant)
 {
     const struct clb_config *config = clb_config_get();
     const double usual = config->kernel == NULL && config->override_count == 0
@@ -229,51 +228,46 @@ static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
         row.rate = ranked.rate;
         if (any && !(choice->used.rate < MUCH_SLOWER * ranked.rate))
             return CLB_OK;
-        if (!any) {
+        if (!any)
             choice->first = ranked;
-            *first = row;
-        }
+        if (!any || clb_rates_decide())
+            *variant = row;
         any = true;
         choice->used = ranked;
-        *used = row;
         if (!(ranked.rate > 0 && ranked.rate < usual))
             return CLB_OK;
     }
 }
 
-/* Make the rows that the helper has chosen, checking both where this is the helper. */
-static clb_status make_chosen(const struct wish *wish, struct clb_choice *choice,
-                              struct clb_gemm_variant *first, struct clb_gemm_variant *used)
+/* Make the row that the helper has chosen; both, to check them, where this is the helper. */
+static clb_status make_chosen(const struct wish *wish, const struct clb_choice *choice,
+                              struct clb_gemm_variant *variant)
 {
-    const bool both = clb_helper_get_role() == CLB_HELPER_LOADS, decide = clb_rates_decide();
-    const bool same = choice->first.row == choice->used.row;
+    const bool decide = clb_rates_decide(), same = choice->first.row == choice->used.row;
+    const struct clb_ranked *const wanted = decide ? &choice->used : &choice->first;
+    const struct clb_ranked *const other = decide ? &choice->first : &choice->used;
     clb_status status = CLB_OK;
-    if (both || !decide || same)
-        status = make_row(wish, choice->first.row, first);
-    first->rate = choice->first.rate;
-    if (same)
-        *used = *first;
-    else if (status == CLB_OK && (both || decide))
-        status = make_row(wish, choice->used.row, used);
-    used->rate = choice->used.rate;
+    if (clb_helper_get_role() == CLB_HELPER_LOADS && !same)
+        status = make_row(wish, other->row, variant);
+    if (status == CLB_OK)
+        status = make_row(wish, wanted->row, variant);
+    variant->rate = wanted->rate;
     return status;
 }
 
 static clb_status variant_choose(const struct wish *wish, struct clb_gemm_variant *variant)
 {
-    struct clb_gemm_variant first = {0}, used = {0};
     struct clb_choice choice;
     clb_status status = CLB_ERR_UNSUPPORTED;
     if (clb_choice_find(&wish->runtime->device, wish->precision, wish->which, &choice))
-        status = make_chosen(wish, &choice, &first, &used);
+        status = make_chosen(wish, &choice, variant);
     if (status != CLB_OK && status != CLB_ERR_NOMEM) {
         choice = (struct clb_choice){0};
-        status = find_out(wish, &choice, &first, &used);
+        status = find_out(wish, &choice, variant);
         clb_choice_note(wish->which, &choice);
     }
     if (status != CLB_OK)
         return status;
-    *variant = clb_rates_decide() ? used : first;
     if (choice.first.row != choice.used.row && clb_rates_decide()) {
         struct clb_rate_decision decision = {.dropped_rate = choice.first.rate,
                                              .used_rate = choice.used.rate};
@@ -371,7 +365,7 @@ static clb_status launch_and_check_direct(void *argument)
     const struct clb_gemm_variant *variant = *(const struct clb_gemm_variant **)argument;
     struct clb_runtime *runtime = variant->direct->runtime;
     clb_status status = clb_step_need(runtime, CLB_STEP_DIRECT, variant->precision);
-    return status == CLB_OK ? check_direct(runtime, variant) : status;
+    return status == CLB_OK ? check_products(runtime, variant, true) : status;
 }
 
 clb_status clb_direct_prepare(const struct clb_gemm_variant *variant)
