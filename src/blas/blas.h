@@ -86,11 +86,6 @@ struct clb_level3 {
 void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
                       const void *x, size_t ldx, void *y, size_t ldy);
 
-/* On the CPU: Y = X in the entries (i, j) with i >= diagonal + j, or i <= diagonal + j if `upper`;
- * other entries of Y are neither read nor written. */
-void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
-                        size_t cols, const void *x, size_t ldx, void *y, size_t ldy);
-
 /* Zero, one and minus one in a precision. */
 const void *clb_scalar_zero(clb_precision precision);
 const void *clb_scalar_one(clb_precision precision);
@@ -130,6 +125,11 @@ clb_status clb_gemm_distrust(const struct clb_gemm *problem,
 /* Y = X^T or X^H for a rows x cols matrix Y, on the CPU. */
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                    void *y, size_t ldy, bool conjugate);
+
+/* By the calling thread alone: Y = X in the entries (i, j) with i >= diagonal + j, or i <= diagonal
+ * + j if `upper`; other entries of Y are neither read nor written. */
+void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
+                        size_t cols, const void *x, size_t ldx, void *y, size_t ldy);
 
 /* Y = X^H by the calling thread alone. */
 void clb_copy_adjoint(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,

@@ -79,15 +79,24 @@ static void check_pivots(struct judge *v, size_t rows, size_t count)
     }
 }
 
-static int64_t first_zero_pivot(const struct clb_operator *lu)
+/* Element (i, i), and |re| + |im| of it. */
+static double get_pivot(const struct clb_operator *m, size_t i, double value[2])
 {
-    for (size_t i = 0; i < clb_min(lu->rows, lu->cols); i++) {
-        double value[2];
-        clb_operator_get(lu, i, i, value);
-        if (value[0] == 0 && value[1] == 0)
-            return (int64_t)i + 1;
+    clb_operator_get(m, i, i, value);
+    return fabs(value[0]) + fabs(value[1]);
+}
+
+/* The first pivot with a size in [least, limit); the number of pivots where there is none. */
+static size_t first_pivot_in(const struct clb_operator *lu, double least, double limit)
+{
+    const size_t order = clb_min(lu->rows, lu->cols);
+    double pivot[2];
+    for (size_t i = 0; i < order; i++) {
+        const double size = get_pivot(lu, i, pivot);
+        if (size >= least && size < limit)
+            return i;
     }
-    return 0;
+    return order;
 }
 
 /* Partial pivoting: what a pivot was chosen from, multiplier times pivot, is not larger than the
@@ -101,8 +110,7 @@ static double largest_multiplier(struct judge *v, const struct clb_operator *lu,
     double most = 0;
     for (size_t j = 0; j < order; j++) {
         double pivot[2];
-        clb_operator_get(lu, j, j, pivot);
-        const double size = fabs(pivot[0]) + fabs(pivot[1]);
+        const double size = get_pivot(lu, j, pivot);
         v->held.re[0][j] = size > 0 && size <= DBL_MAX ? pivot[0] / size : 1;
         v->held.im[0][j] = size > 0 && size <= DBL_MAX ? pivot[1] / size : 0;
     }
@@ -110,23 +118,6 @@ static double largest_multiplier(struct judge *v, const struct clb_operator *lu,
     for (size_t j = 0; j < order; j++)
         most = fmax(most, v->z.size[j]);
     return most;
-}
-
-/* The first pivot whose reciprocal, or that of its square, may overflow; the number of pivots where
- * there is none. Libraries multiply by these: from its column on factors need not be finite then.
- */
-static size_t first_tiny_pivot(const struct judge *v, const struct clb_operator *lu)
-{
-    const double limit = 16 * (clb_is_complex(v) ? sqrt(v->tiny) : v->tiny);
-    const size_t order = clb_min(lu->rows, lu->cols);
-    for (size_t i = 0; i < order; i++) {
-        double value[2];
-        clb_operator_get(lu, i, i, value);
-        const double size = fabs(value[0]) + fabs(value[1]);
-        if (size > 0 && size < limit)
-            return i;
-    }
-    return order;
 }
 
 /* P*A = L*U. */
@@ -139,16 +130,20 @@ void clb_judge_getrf(struct judge *v)
     check_pivots(v, lu.rows, order);
     if (clb_has_failed(v) || !clb_is_moderate(v, before))
         return;
+    /* Libraries multiply by a pivot's reciprocal, or by that of its square: from the column of the
+     * first where that may overflow on factors need not be finite. */
+    const double least = DBL_TRUE_MIN, tiny = 16 * (clb_is_complex(v) ? sqrt(v->tiny) : v->tiny);
     const double multiplier = largest_multiplier(v, &lu, &l);
     if (!clb_set_scaled(v, &u) || !(multiplier <= DBL_MAX)) {
         struct clb_operator left_of_it = lu;
-        left_of_it.cols = first_tiny_pivot(v, &lu);
+        left_of_it.cols = first_pivot_in(&lu, least, tiny);
         v->verdict->left += order;
         if (left_of_it.cols == order || !clb_is_finite(v, left_of_it))
             clb_judge_fail(v, "it is not finite");
         return;
     }
-    if (info_of(v) != first_zero_pivot(&lu))
+    const size_t zero = first_pivot_in(&lu, 0, least);
+    if (info_of(v) != (zero < order ? (int64_t)zero + 1 : 0))
         clb_judge_fail(v, "info is wrong");
     if (multiplier > 1.001)
         clb_judge_fail(v, "a multiplier is too large");

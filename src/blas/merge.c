@@ -59,20 +59,6 @@ void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const u
     }
 }
 
-void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
-                        size_t cols, const void *x, size_t ldx, void *y, size_t ldy)
-{
-    size_t element = clb_precision_size(precision);
-    for (size_t j = 0; j < cols; j++) {
-        /* The first row below the upper part, or of the lower part. */
-        ptrdiff_t edge = diagonal + (ptrdiff_t)j + upper;
-        size_t cut = edge < 0 ? 0 : clb_min((size_t)edge, rows);
-        size_t first = upper ? 0 : cut, count = upper ? cut : rows - cut;
-        memcpy((char *)y + (first + j * ldy) * element,
-               (const char *)x + (first + j * ldx) * element, count * element);
-    }
-}
-
 static const void *number_of(clb_precision precision, int x)
 {
     static const float singles[][2] = {{-1}, {0}, {1}};

@@ -100,6 +100,20 @@ static void search_lines(struct transpose_work *work, size_t line, size_t lines)
     }
 }
 
+void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
+                        size_t cols, const void *x, size_t ldx, void *y, size_t ldy)
+{
+    size_t element = clb_precision_size(precision);
+    for (size_t j = 0; j < cols; j++) {
+        /* The first row below the upper part, or of the lower part. */
+        ptrdiff_t edge = diagonal + (ptrdiff_t)j + upper;
+        size_t cut = edge < 0 ? 0 : clb_min((size_t)edge, rows);
+        size_t first = upper ? 0 : cut, count = upper ? cut : rows - cut;
+        memcpy((char *)y + (first + j * ldy) * element,
+               (const char *)x + (first + j * ldx) * element, count * element);
+    }
+}
+
 /* Lines are columns here too. */
 static void copy_lines(struct transpose_work *work, size_t line, size_t lines)
 {

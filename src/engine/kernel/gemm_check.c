@@ -143,13 +143,13 @@ static clb_status check_way(struct full_check *check, const struct way *way)
 {
     const struct clb_gemm_variant *variant = check->variant;
     const clb_precision precision = variant->precision;
-    const struct clb_trial_numbers numbers = {.seed = 20261120,
-                                              .scale = 1,
-                                              .spoils = true,
-                                              .begins_later = true,
-                                              .extreme = way->scaled,
-                                              .rounded = clb_families[variant->tuning.family].math ==
-                                                         CLB_MATH_FAST};
+    const struct clb_trial_numbers numbers = {
+        .seed = 20261120,
+        .scale = 1,
+        .spoils = true,
+        .begins_later = true,
+        .extreme = way->scaled,
+        .rounded = clb_families[variant->tuning.family].math == CLB_MATH_FAST};
     struct clb_call call = clb_call_of(clb_routine_of(CLB_KIND_gemm, precision, false));
     size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
     size_t most_n = clb_gemm_widest(variant, CLB_OPERAND_B);
