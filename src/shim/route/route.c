@@ -250,7 +250,7 @@ static clb_reason try_device(struct clb_run *run, struct clb_next_blas *next)
     if (!run->is_known || !run->known.for_device || run->call->kind != CLB_KIND_gemm)
         open_host(run, next);
     const clb_reason reason = run_on_device(run);
-    if (reason == CLB_REASONS && run->status != CLB_OK)
+    if (reason == CLB_REASONS && run->status != CLB_OK && run->host == NULL)
         open_host(run, next);
     return reason == CLB_REASONS && !finish(run) ? CLB_REASON_QUARANTINED : reason;
 }
