@@ -18,10 +18,10 @@ beta-ignored       | src/blas/merge.t.h             | s/c\[i\] = alpha \* p\[i\]
 info-off-by-one    | src/engine/lapack/getrf_steps.c       | s/lu->result->info = k + info;/lu->result->info = k + info - 1;/ | testing/unit/getrf
 conjugate-dropped  | src/engine/gemm/structure.c           | s/\.conjugated = x\.op == CLB_OP_C,/.conjugated = false,/        | testing/unit/level3 testing/fuzz/kernels.test
 pivot-off-by-one   | src/engine/lapack/getrf.c             | s/ipiv\[i\] += (int64_t)k;/ipiv[i] += (int64_t)k + (i == k \&\& k > 0);/ | testing/unit/getrf
-status-dropped     | src/engine/ocl/queue.c                | s/if (clb_cl_check(state, "a command") != CLB_OK ||/if (/           | testing/unit/faults_gemm testing/unit/faults_lapack
+status-dropped     | src/engine/ocl/queue.c                | s/if (clb_cl_check(state, "a command") != CLB_OK ||/if (/           | testing/unit/faults
 min-work-compare   | src/shim/entry/abi.h            | s/return work < atomic_load_explicit(&symbol->min_work/return work > atomic_load_explicit(\&symbol->min_work/ | testing/interpose/preload.test testing/interpose/stats.test
-no-quick-return    | src/blas/call.c                | s/strchr("mnkr", \*s) != NULL \&\& clb_call_size/strchr("r", *s) != NULL \&\& clb_call_size/ | testing/unit/route_lu testing/unit/route_level3
-launch-not-counted | src/engine/ocl/queue.c                | s/if (launch == 0 ||/if (launch >= 0 ||/                         | testing/unit/faults_gemm
+no-quick-return    | src/blas/call.c                | s/strchr("mnkr", \*s) != NULL \&\& clb_call_size/strchr("r", *s) != NULL \&\& clb_call_size/ | testing/unit/routines
+launch-not-counted | src/engine/ocl/queue.c                | s/if (launch == 0 ||/if (launch >= 0 ||/                         | testing/unit/faults
 skip-ends-early    | kernels/cpu_product.h          | s/end = min(end, (int)row_end + cut\.a);/end = min(end, (int)row_end + cut.a - 2 * CLB_KU);/ | testing/unit/level3
 skip-begins-late   | kernels/cpu_product.h          | s/begin = max(begin, (int)col + cut\.b);/begin = max(begin, (int)col + cut.b + 2 * CLB_KU);/ | testing/unit/level3
 wanted-edge        | kernels/cpu_product.h          | s/(int)row + cut\.c >= (int)(col + CLB_PARTS \* CLB_NR)/(int)row + cut.c >= (int)col/ | testing/unit/level3

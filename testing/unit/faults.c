@@ -6,7 +6,10 @@
  *
  * By hand and in `make check-faults` all cells, otherwise a sample of them. CELL is a part of
  * cells' names, "getrf/own memory/flipped". Cells that FILE says this program has finished are not
- * run again; after S seconds no more are begun. With all of them finished the page is written. */
+ * run again; after S seconds no more are begun. With all of them finished the page is written.
+ *
+ * Without CELL also every place in turn: each OpenCL call of a warm call fails once, each kernel is
+ * once not run, each transfer fails once; by hand all, otherwise those at a distance. */
 #include "any_call.h"
 #include "fakecl.h"
 #include "routed.h"
@@ -135,7 +138,7 @@ WRAPPED(char *, strdup, (const char *text), (text))
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 /* What a run is made of: a fault comes at one of these. */
-enum place { CALL, KERNEL, READ, QUERY, ALLOCATION, NOWHERE };
+enum place { CALL, KERNEL, TRANSFER, READ, QUERY, ALLOCATION, NOWHERE };
 
 static long count_of(enum place place)
 {
@@ -144,6 +147,8 @@ static long count_of(enum place place)
         return fake_cl.calls;
     case KERNEL:
         return fake_cl.launches;
+    case TRANSFER:
+        return fake_cl.transfers;
     case READ:
         return fake_cl.reads;
     case QUERY:
@@ -249,6 +254,33 @@ static long skipped_kernels(void)
     return fake_cl.skipped;
 }
 
+static void fail_transfer(const struct chance *chance)
+{
+    fake_cl_fail_transfer(chance->at);
+}
+
+/* Several at once: the call that ends a tile and the one that waits for the rest. */
+static void fail_waiting(const struct chance *chance)
+{
+    fail_calls(chance);
+    fake_cl.only = 1ull << FAKE_Finish | 1ull << FAKE_WaitForEvents | 1ull << FAKE_Flush |
+                   1ull << FAKE_ReleaseEvent | 1ull << FAKE_ReleaseMemObject |
+                   1ull << FAKE_EnqueueUnmapMemObject;
+}
+
+/* But for asking what has become of a command: how often that is done depends on time. */
+static void fail_each(const struct chance *chance)
+{
+    fail_call(chance);
+    fake_cl.only = ~(1ull << FAKE_GetEventInfo);
+}
+
+static void fail_asking(const struct chance *chance)
+{
+    fail_call(chance);
+    fake_cl.only = 1ull << FAKE_GetEventInfo;
+}
+
 static void report_garbage(const struct chance *chance)
 {
     fake_cl_lie(chance->at, chance->seed);
@@ -316,7 +348,24 @@ static const struct fault faults[] = {
      always, .runs = 8, .reordered = true},
 };
 
-enum { FAULTS = CLB_COUNT_OF(faults), MEMORIES = CLB_COUNT_OF(memories) };
+/* In every place in turn; `runs` of them in a sample. The last ones are for devices whose events
+ * are kept, unlike NVIDIA's. */
+static const struct fault series[] = {
+    {"every call fails", "", CALL, fail_each, failed_calls, .runs = 16},
+    {"waiting fails", "", CALL, fail_waiting, failed_calls, .runs = 3},
+    {"asking fails", "", CALL, fail_asking, failed_calls, .runs = 2},
+    {"every transfer fails", "", TRANSFER, fail_transfer, skipped_kernels, .runs = 4},
+    {"every kernel is dropped", "", KERNEL, drop_kernel, skipped_kernels, .runs = 3},
+    {"every kernel fails by its event", "", KERNEL, fail_event, skipped_kernels, .runs = 3},
+    {"every kernel fails by clFinish", "", KERNEL, fail_finish, skipped_kernels, .runs = 3},
+};
+
+enum {
+    FAULTS = CLB_COUNT_OF(faults),
+    SERIES = CLB_COUNT_OF(series),
+    SERIES_WITHOUT_EVENTS = 5,
+    MEMORIES = CLB_COUNT_OF(memories)
+};
 
 /* ---- a process with its share of a cell's runs ----------------------------------------------- */
 
@@ -362,6 +411,8 @@ static void start(uint64_t *seed)
     setenv("CLBLAS_SHIM_VERIFY", cell->fault->verified ? "1" : "0", 1);
     setenv("CLBLAS_SHIM_KERNEL", cell->memory->kernel, 1);
     setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
+    if (cell->fault->cold && random_below(seed, 4) == 0) /* built from source */
+        setenv("CLBLAS_SHIM_CACHE_DIR", "none", 1);
     routed_set_device(cell->memory->discrete);
     char params[256];
     snprintf(params, sizeof params, "%s%s", cell->memory->params[random_below(seed, VARIANTS)],
@@ -385,6 +436,7 @@ static void disarm(void)
     static const struct chance never;
     for (size_t f = 0; f < FAULTS; f++)
         faults[f].arm(&never);
+    fake_cl.only = 0;
     fake_cl.run_anyway = false;
     fake_cl.enter = NULL;
 }
@@ -655,6 +707,102 @@ static void run_all(void)
         continue;
 }
 
+/* ---- every place in turn --------------------------------------------------------------------- */
+
+static void keep_no_events(void)
+{
+    clb_runtime_state state;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (expect(runtime != NULL, "no device"))
+        runtime->device.quirks |= CLB_QUIRK_FAILS_FOR_GOOD;
+}
+
+/* Routines whose result is written in parts, none of which is computed twice. Panels of others are
+ * always the next library's. */
+static bool is_of_parts(clb_routine routine)
+{
+    return strstr("gemm gemm3m trmm trsm getrs potrs", clb_routines[routine].stem) != NULL;
+}
+
+/* A place in a call of the problem without a fault before; *partly: the next library has computed
+ * a part. */
+static void run_place(clb_routine routine, uint64_t problem, long at, uint64_t seed, bool *partly)
+{
+    const char *name = clb_symbol_at(routine, 0)->next.name;
+    const double device = reported(name, "device");
+    run_once(routine, problem, 0, 0);
+    expect(reported(name, "device") == device + 1, "%s: not computed on the device", name);
+    any_host_entries = 0;
+    run_once(routine, problem, at, seed);
+    if (cell->fault->place == KERNEL && hits > 0)
+        expect(reported(name, "device") == device + 1, "%s: kernel %ld is counted as run", name,
+               at);
+    const size_t entries = any_host_entries;
+    expect(entries <= any_call_entries || !is_of_parts(routine),
+           "%s, %ld: the next library got too much", name, at);
+    *partly = *partly || (entries > 0 && entries < any_call_entries);
+}
+
+/* Quarantine comes after three failures in a row. */
+static void run_series(void *argument)
+{
+    const struct cell *of = argument;
+    uint64_t seed = shared->seed;
+    const clb_routine routine = draw_routine(of->family, &seed);
+    const char *name = clb_symbol_at(routine, 0)->next.name;
+    const uint64_t problem = random_bits(&seed);
+    struct cell here = {of->family, of->memory, &series[0]};
+    long tried = 0;
+    cell = &here;
+    start(&seed);
+    /* Only products ask what has run before they write a part. */
+    const bool events = !of->memory->discrete || clb_routines[routine].kind > CLB_KIND_trmm ||
+                        random_below(&seed, 2) == 0;
+    if (!events)
+        keep_no_events();
+    any_call_routes = arm_call;
+    any_call_options = (struct any_options){
+        .hosted = true, .wide = random_below(&seed, 2), .singular = random_below(&seed, 3) == 0};
+    for (int warm = 0; warm < 2 && !shared->absent; warm++)
+        run_once(routine, problem, 0, 0);
+    for (size_t i = 0; i < (events ? SERIES : SERIES_WITHOUT_EVENTS) && !shared->absent; i++) {
+        bool partly = false;
+        here.fault = &series[i];
+        run_once(routine, problem, 0, 0);
+        const long last = places, step = tap_full() ? 1 : 1 + last / here.fault->runs;
+        for (long at = 1 + (long)random_below(&seed, (size_t)step); at <= last; at += step, tried++)
+            run_place(routine, problem, at, random_bits(&seed), &partly);
+        expect(partly || i > 0 || !tap_full() || !is_of_parts(routine),
+               "%s: nothing is finished in part", name);
+        expect(last > 1 || here.fault->place != KERNEL, "%s: %s: %ld places", name,
+               here.fault->name, last);
+    }
+    expect(shared->absent || (shared->counts.wrong == 0 && shared->counts.runs > tried / 2),
+           "%ld wrong, %ld of %ld faults came", shared->counts.wrong, shared->counts.runs, tried);
+    expect(reported(name, "quarantined") == 0, "quarantined");
+    expect_sums(name);
+}
+
+/* Each family, in a memory in turn, or by hand in all. */
+static void run_all_series(void)
+{
+    uint64_t seed = options.seed;
+    shared = map_shared(sizeof *shared);
+    for (size_t f = 0; f < family_count; f++) {
+        for (size_t m = 0; m < MEMORIES; m++) {
+            const struct cell of = {&families[f], &memories[m], &series[0]};
+            char name[120];
+            *shared = (struct shared){.seed = random_bits(&seed)};
+            if (!tap_full() && (f + options.seed) % MEMORIES != m)
+                continue;
+            snprintf(name, sizeof name, "%s in %s: every place in turn", families[f].name,
+                     memories[m].name);
+            tap_child(name, 600, run_series, (void *)(uintptr_t)&of);
+            tap_note("%ld faults, %ld recovered", shared->counts.runs, shared->counts.noticed);
+        }
+    }
+}
+
 /* ---- a process that is stopped ----------------------------------------------------------------
  */
 
@@ -798,11 +946,14 @@ int main(int count, char **arguments)
     }
     options.filters = arguments + i;
     options.filter_count = count - i;
+    tap_few_threads();
     make_cells();
     results = map_shared(sizeof *results);
     load_records();
     run_all();
     judge();
+    if (options.filter_count == 0 && options.record == NULL)
+        run_all_series();
     if (options.filter_count == 0)
         tap_child("while the process is stopped a device does not hang", LIMIT, count_running_time,
                   NULL);

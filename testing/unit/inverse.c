@@ -1,9 +1,7 @@
-/* xTRTRI, xLAUUM and xPOTRI through the route layer with a next library of plain loops: residuals,
- * what is neither to be read nor to be written, special values, calls that are declined, and every
- * OpenCL call of a warm one failing in turn. */
+/* xTRTRI, xLAUUM, xPOTRI and xGETRI through the route layer with a next library of plain loops:
+ * residuals, what is neither to be read nor to be written, special values. */
 #include "dense.h"
 #include "fakecl.h"
-#include "lapack_next.h"
 #include "routed.h"
 #include "tap.h"
 
@@ -15,6 +13,120 @@
 #define MOST 150
 
 static uint64_t seed;
+
+/* ---- the next library ------------------------------------------------------------------------ */
+
+static size_t pivot_at(const struct clb_call *p, size_t i)
+{
+    return (size_t)clb_integer_get(p->ipiv, i, p->wide) - 1;
+}
+
+/* X with X*A = I, by rows of the identity, and the columns in order at last. */
+static void invert(const struct clb_call *p)
+{
+    size_t n = p->n, element = clb_precision_size(p->precision);
+    char *x = calloc(n * n, element);
+    struct clb_call trsm = clb_call_as(p, CLB_KIND_trsm);
+    trsm.right = trsm.upper = true;
+    trsm.m = n;
+    trsm.alpha = clb_scalar_one(p->precision);
+    trsm.b = x;
+    trsm.ldb = n;
+    if (x == NULL)
+        return;
+    for (size_t i = 0; i < n; i++)
+        memcpy(x + i * (n + 1) * element, trsm.alpha, element);
+    clb_host_call(&dense_next, &trsm);
+    trsm.upper = false;
+    trsm.unit = true;
+    clb_host_call(&dense_next, &trsm);
+    for (size_t j = n; j-- > 0;) {
+        size_t other = pivot_at(p, j);
+        for (size_t i = 0; i < n * element; i++) {
+            char held = x[j * n * element + i];
+            x[j * n * element + i] = x[other * n * element + i];
+            x[other * n * element + i] = held;
+        }
+    }
+    for (size_t j = 0; j < n; j++)
+        memcpy((char *)p->a + j * p->lda * element, x + j * n * element, n * element);
+    free(x);
+}
+
+static size_t call_getri(const struct clb_host_blas *host, const struct clb_call *call)
+{
+    if (host->lwork == -1)
+        memcpy(host->work, clb_scalar_one(call->precision), clb_precision_size(call->precision));
+    else
+        invert(call);
+    return 0;
+}
+
+/* Everything is said of a lower triangle; of an upper one it is the transpose. */
+static number get_lower(const struct clb_call *p, size_t i, size_t j)
+{
+    if (i == j && p->unit)
+        return 1;
+    return dense_at(p->precision, p->a, p->lda, p->upper ? j : i, p->upper ? i : j);
+}
+
+/* T = L^-1, by columns of L*T = I. */
+static void invert_lower(const struct clb_call *p, number *t)
+{
+    size_t n = p->n;
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = j; i < n; i++) {
+            number sum = i == j;
+            for (size_t k = j; k < i; k++)
+                sum -= get_lower(p, i, k) * t[k + j * n];
+            t[i + j * n] = sum / get_lower(p, i, i);
+        }
+    }
+}
+
+/* Entry (i, j) of T^H*T, which is entry (j, i) of U*U^H where T = U^T. */
+static number square_entry(const number *t, size_t n, size_t i, size_t j)
+{
+    number sum = 0;
+    for (size_t k = i; k < n; k++)
+        sum += conjl(t[k + i * n]) * t[k + j * n];
+    return i == j ? creall(sum) : sum;
+}
+
+static void next_inverse(const struct clb_call *p)
+{
+    size_t n = p->n;
+    number *t = calloc(n * n, sizeof *t);
+    if (t == NULL)
+        return;
+    for (size_t j = 0; j < n && p->kind == CLB_KIND_lauum; j++) {
+        for (size_t i = j; i < n; i++)
+            t[i + j * n] = get_lower(p, i, j);
+    }
+    if (p->kind != CLB_KIND_lauum)
+        invert_lower(p, t);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = j + p->unit; i < n; i++) {
+            dense_store(p->precision, p->a, p->lda, p->upper ? j : i, p->upper ? i : j,
+                        p->kind != CLB_KIND_trtri ? square_entry(t, n, i, j) : t[i + j * n]);
+        }
+    }
+    free(t);
+}
+
+static size_t call_inverse(const struct clb_host_blas *host, const struct clb_call *call)
+{
+    (void)host;
+    next_inverse(call);
+    return 0;
+}
+
+static const struct clb_host_blas lapack_next = {.of = {[CLB_KIND_getri] = call_getri,
+                                                        [CLB_KIND_trtri] = call_inverse,
+                                                        [CLB_KIND_lauum] = call_inverse,
+                                                        [CLB_KIND_potri] = call_inverse}};
+
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 enum kind { TRTRI, LAUUM, POTRI, KINDS };
 
@@ -95,7 +207,6 @@ static void make(struct inverse *s, enum kind kind, clb_precision precision, siz
 static bool run(struct inverse *s)
 {
     struct clb_host_blas next = lapack_next;
-    next_inverse_calls = 0;
     return routed_call(symbol_of(s), &s->call, &next);
 }
 
@@ -234,23 +345,6 @@ static const char *symbol_name(int kind, clb_precision precision)
     return clb_symbols[routines[kind].symbol[precision]].next.name;
 }
 
-static bool run_one(int kind, clb_precision precision, size_t m, size_t n, size_t k)
-{
-    struct inverse s;
-    (void)m;
-    (void)k;
-    make(&s, (enum kind)kind, precision, n, 0, 5, &seed);
-    bool taken = run(&s);
-    if (taken)
-        check(&s, "a call");
-    else
-        expect(dense_intact_bits(&s.a) && s.info == -77, "a declined call has changed something");
-    dense_free(&s.a);
-    return taken;
-}
-
-static const struct routed_family family = {SMALL, symbol_name, run_one, 0, KINDS, 1, 0};
-
 static void set_up(const char *kernel, const char *params, bool discrete)
 {
     setenv("CLBLAS_SHIM_KERNEL", kernel, 1);
@@ -339,7 +433,7 @@ static void keeps_special_values_apart(void *unused)
         for (size_t e = 0; e < n * n; e++)
             dense_store(s.call.precision, problem.a, n, e % n, e / n,
                         dense_get(&s.a, e % n, e / n));
-        lapack_next_inverse(&problem);
+        next_inverse(&problem);
         expect(run(&s), "%s: declined", name_of(&s, "special"));
         for (size_t e = 0; e < n * n; e++) {
             number x = dense_get(&s.a, e % n, e / n);
@@ -357,106 +451,122 @@ static void keeps_special_values_apart(void *unused)
     expect_sums("dtrtri_");
 }
 
-/* ---- declined -------------------------------------------------------------------------------- */
+/* ---- xGETRI ---------------------------------------------------------------------------------- */
 
-static void expect_refused(struct inverse *s, const char *reason, double count)
-{
-    const char *symbol = symbol_of(s)->next.name;
-    expect(!run(s) && s->info == -77, "%s: computed", name_of(s, reason));
-    expect(dense_intact_bits(&s->a), "%s: written", name_of(s, reason));
-    expect(reported(symbol, reason) == count, "%s: %g times", name_of(s, reason),
-           reported(symbol, reason));
-    expect_sums(symbol);
-}
+#define MOST_LU 160
+#define LU      "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,trsm.nb=8,trsm.part=12"
 
-static void declines(void *unused)
-{
-    (void)unused;
-    set_up("cpu", SMALL, false);
-    for (int kind = 0; kind < KINDS; kind++) {
-        struct inverse s;
-        double invalid = 0;
-        do {
-            make(&s, (enum kind)kind, CLB_D, 30, 0, 5, &seed);
-        } while (s.call.unit);
-        s.call.invalid = 'u';
-        expect_refused(&s, "invalid", ++invalid);
-        s.call.invalid = 0;
-        s.call.lda = 29;
-        expect_refused(&s, "invalid", ++invalid);
-        s.call.lda = s.a.ld;
-        s.call.n = (size_t)-1;
-        expect_refused(&s, "invalid", ++invalid);
-        s.call.n = 0;
-        expect_refused(&s, "quick", 1);
-        s.call.n = 30;
-        dense_set(&s.a, 29, 29, 0);
-        dense_remember(&s.a);
-        if (kind == LAUUM) {
-            expect(run(&s), "%s: a zero on the diagonal", name_of(&s, "declined"));
-            check(&s, "a zero on the diagonal");
-        } else {
-            expect_refused(&s, "invalid", ++invalid);
-        }
-        dense_free(&s.a);
-    }
-}
-
-/* ---- failures -------------------------------------------------------------------------------- */
-
-static void call_failing(const struct routed_failing *setting, long at)
-{
-    struct inverse s;
-    uint64_t state = setting->seed;
-    make(&s, (enum kind)setting->routine, setting->precision, 60 + random_below(&state, 20), 1, 5,
-         &state);
-    if (expect(run(&s), "call %ld: declined", at))
-        check(&s, setting->name);
-    dense_free(&s.a);
-}
-
-static struct routed_failing failing[] = {
-    {"dpotri in place", SMALL, POTRI, CLB_D, false, false, 0},
-    {"ctrtri in place", SMALL, TRTRI, CLB_C, false, false, 0},
-    {"slauum in own memory", SMALL, LAUUM, CLB_S, true, false, 0},
-    {"zpotri in own memory", SMALL ",gemm.threads=2", POTRI, CLB_Z, true, false, 0},
+struct from_lu {
+    struct clb_call call;
+    struct dense a, factors; /* factors are what the call gets */
+    int64_t ipiv[MOST_LU], info;
+    double work[2 * MOST_LU];
 };
 
-/* ---- several at once ------------------------------------------------------------------------- */
-
-#define THREADS 4
-
-struct caller {
-    struct inverse s[6];
-};
-
-static void *run_some(void *argument)
+/* Columns of falling size, so that the condition grows with `grade`. */
+static void make_from_lu(struct from_lu *s, clb_precision precision, size_t n, int grade,
+                         uint64_t *state)
 {
-    struct caller *caller = argument;
-    for (size_t i = 0; i < CLB_COUNT_OF(caller->s); i++)
-        expect(run(&caller->s[i]), "%s: declined", routines[caller->s[i].kind].name);
-    return NULL;
+    int64_t ipiv[MOST_LU];
+    *s = (struct from_lu){.info = -77};
+    s->call.wide = random_below(state, 2);
+    dense_make(&s->a, precision, n, n, 5, state);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < n; i++)
+            dense_set(&s->a, i, j,
+                      dense_get(&s->a, i, j) * ldexpl(1, -grade * (int)((i + 2 * j) % 7)) +
+                          (i == j ? 0.5L : 0));
+    }
+    dense_make(&s->factors, precision, n, n, 5, state);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < n; i++)
+            dense_set(&s->factors, i, j, dense_get(&s->a, i, j));
+    }
+    dense_getrf(&s->factors, ipiv);
+    dense_remember(&s->factors);
+    for (size_t i = 0; i < n; i++) {
+        const int32_t narrow = (int32_t)ipiv[i];
+        if (s->call.wide)
+            s->ipiv[i] = ipiv[i];
+        else
+            memcpy((char *)s->ipiv + i * sizeof narrow, &narrow, sizeof narrow);
+    }
+    s->call.precision = precision;
+    s->call.m = s->call.n = n;
+    s->call.lda = clb_max(s->factors.ld, 1);
+    s->call.a = dense_data(&s->factors);
+    s->call.ipiv = s->ipiv;
+    s->call.info = &s->info;
+    s->call.work = s->work;
+    s->call.lwork = MOST_LU;
 }
 
-static void at_once(void *unused)
+static void free_from_lu(struct from_lu *s)
 {
-    static struct caller callers[THREADS];
-    (void)unused;
-    set_up("cpu", SMALL, false);
-    for (size_t t = 0; t < THREADS; t++) {
-        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].s); i++)
-            make(&callers[t].s[i], (enum kind)(i % KINDS),
-                 (clb_precision)((i + t) % CLB_PRECISIONS), 20 + random_below(&seed, 80), 0, 5,
-                 &seed);
+    dense_free(&s->a);
+    dense_free(&s->factors);
+}
+
+static struct clb_symbol *getri_of(clb_precision precision)
+{
+    static const clb_symbol_id ids[] = {CLB_SYMBOL_sgetri_plain, CLB_SYMBOL_dgetri_plain,
+                                        CLB_SYMBOL_cgetri_plain, CLB_SYMBOL_zgetri_plain};
+    return &clb_symbols[ids[precision]];
+}
+
+static long double norm_of(const struct dense *x)
+{
+    long double largest = 0;
+    for (size_t j = 0; j < x->cols; j++) {
+        long double sum = 0;
+        for (size_t i = 0; i < x->rows; i++)
+            sum += cabsl(dense_get(x, i, j));
+        largest = fmaxl(largest, sum);
     }
-    run_threads(THREADS, run_some, callers, sizeof *callers);
-    for (size_t t = 0; t < THREADS; t++) {
-        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].s); i++) {
-            callers[t].s[i].call.info = &callers[t].s[i].info;
-            check(&callers[t].s[i], "at once");
-            dense_free(&callers[t].s[i].a);
+    return largest;
+}
+
+/* LAPACK's own measure: ||X*A - I|| / (n u ||A|| ||X||) in 1-norms. */
+static void check_from_lu(const struct from_lu *s, const char *what, long at)
+{
+    size_t n = s->a.rows;
+    long double worst = 0;
+    for (size_t j = 0; j < n; j++) {
+        long double sum = 0;
+        for (size_t i = 0; i < n; i++) {
+            number e = i == j ? -1 : 0;
+            for (size_t k = 0; k < n; k++)
+                e += dense_get(&s->factors, i, k) * dense_get(&s->a, k, j);
+            sum += cabsl(e);
         }
+        worst = sum <= worst ? worst : sum;
     }
+    worst /= (long double)n * dense_unit(s->a.precision) * norm_of(&s->a) * norm_of(&s->factors);
+    expect(worst < 30, "%s %ld: ||XA - I|| is %Lg", what, at, worst);
+    expect(dense_gaps_intact(&s->factors), "%s %ld: a gap was written", what, at);
+    expect((int32_t)s->info == 0 && (s->call.wide ? s->info == 0 : (s->info >> 32) == -1),
+           "%s %ld: info", what, at);
+}
+
+/* Sizes around the blocks of rows and diagonals; conditions up to 1/u and beyond. */
+static void inverts(void *discrete)
+{
+    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
+    setenv("CLBLAS_SHIM_PARAMS", LU, 1);
+    set_up(discrete != NULL ? "portable" : "cpu", LU, discrete != NULL);
+    for (int i = 0; i < tap_runs(96); i++) {
+        const size_t n = i < 4 ? (size_t)i + 1 : 1 + random_below(&seed, i % 3 == 0 ? MOST_LU : 60);
+        struct clb_host_blas next = lapack_next;
+        struct from_lu s;
+        make_from_lu(&s, (clb_precision)(i % CLB_PRECISIONS), n, i % 5, &seed);
+        if (i % 2 == 0)
+            s.call.work = NULL;
+        expect(routed_call(getri_of(s.call.precision), &s.call, &next), "an inverse was declined");
+        check_from_lu(&s, "an inverse", (long)n);
+        expect(i % 2 == 0 || s.work[0] != 0, "work has no size");
+        free_from_lu(&s);
+    }
+    expect_sums("dgetri_");
 }
 
 int main(void)
@@ -475,8 +585,8 @@ int main(void)
     static const struct tap_test tests[] = {
         {"large", computes_large, NULL},
         {"special values", keeps_special_values_apart, NULL},
-        {"declined", declines, NULL},
-        {"four threads", at_once, NULL},
+        {"xGETRI in place", inverts, NULL},
+        {"xGETRI in own memory", inverts, &seed},
     };
     seed = tap_seed();
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
@@ -484,7 +594,5 @@ int main(void)
         tap_child(settings[i].name, 120, computes, &settings[i]);
     }
     tap_children(120, tests, CLB_COUNT_OF(tests));
-    routed_test_usual(&family);
-    routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }
