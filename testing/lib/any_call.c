@@ -523,7 +523,8 @@ void any_call_close(struct any_call *x)
 bool any_call_route(struct any_call *x)
 {
     struct clb_entry entry = x->entry;
-    return clb_route(&entry, x->host_given);
+    const bool lapacke = entry.symbol->next.abi == CLB_ABI_LAPACKE;
+    return (lapacke ? clb_route_lapacke : clb_route)(&entry, x->host_given);
 }
 
 static void compute_declined(struct any_call *x)

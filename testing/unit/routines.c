@@ -728,31 +728,17 @@ static void few_right_hand_sides(void *unused)
     }
 }
 
-/* Without a threshold of the user's the table has one for each kind of work and of next library:
- * just below it calls are declined. */
+/* Without a threshold of the user's the table has one for each kind of work and of next library. */
 static void by_kind_of_next(void *unused)
 {
+    static const struct any_options small = {.most = 16, .hosted = true};
     (void)unused;
     set_up("auto");
-    clb_runtime_state state;
-    const struct clb_runtime *runtime = clb_runtime_get(&state);
-    for (int i = 0; expect(runtime != NULL, "no device") && i < 2 * CLB_STEMS; i++) {
-        static const struct any_options small = {.most = 16, .hosted = true};
-        struct clb_gemm_tuning tuning;
+    for (int i = 0; i < 2 * CLB_STEMS; i++) {
         struct any_call x;
-        clb_routine routine;
-        if (!draw(i / 2, "sdcz", &routine) || !any_call_open(&x, routine, &small, &seed))
+        if (!open_row(&x, i / 2, "sdcz", &small))
             continue;
-        struct clb_call *call = &x.entry.call;
         x.host.optimised = i % 2 != 0;
-        const clb_work work = clb_routine_work(routine);
-        if (clb_tuning_gemm(&runtime->device, call->precision, CLB_MATH_DEFAULT, 0, &tuning) ==
-            CLB_OK) {
-            const double edge = clb_tuning_offload(&runtime->device, call->precision, &tuning, work,
-                                                   x.host.optimised)
-                                    .threshold;
-            expect(edge > 8, "%s: a threshold of %g", name_of(&x), edge);
-        }
         expect_declines(&x, "small", "below the table's threshold");
         any_call_close(&x);
     }
