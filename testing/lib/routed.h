@@ -1,6 +1,4 @@
-/* routed: calls through the route layer. GEMM with a fake next library, the report, and for the
- * routines of any family: calls that are declined, and a device of which every call fails in turn.
- */
+/* routed: calls through the route layer, GEMM with a fake next library, and the report. */
 #ifndef ROUTED_H
 #define ROUTED_H
 
@@ -10,10 +8,6 @@
 /* A call of a name, as the interface would make it: true when the route layer took it. */
 bool routed_call(struct clb_symbol *symbol, const struct clb_call *call,
                  struct clb_host_blas *host);
-
-/* What the fake next library was asked for in this process. */
-extern _Atomic long next_calls;     /* whole or part of a problem */
-extern _Atomic size_t next_entries; /* entries of C that it computed */
 
 /* Called by the fake next library before it computes; NULL by default. */
 extern void (*next_hook)(void);
@@ -41,60 +35,6 @@ void routed_set_up(const char *mode, const char *params);
 
 /* Before that: a device with memory of its own, or one that shares the CPU's. */
 void routed_set_device(bool discrete);
-
-/* ---- declined calls -------------------------------------------------------------------------- */
-
-enum { ROUTED_CALLS = 8 };
-
-/* Calls in a process of their own that are all declined for `reason`. */
-struct routed_reason {
-    const char *reason, *mode;
-    const char *variable, *value; /* set in the environment; NULL: none */
-    bool no_fp64;
-    int times;
-    struct {
-        int routine; /* of the family's own numbers */
-        clb_precision precision;
-        size_t m, n, k; /* k = 0 and m = n = 0: no more calls */
-    } call[ROUTED_CALLS];
-};
-
-/* A family of routines: how a test makes a call of it with random operands, checks it, and says
- * whether it was taken; a call that was declined has changed nothing. */
-struct routed_family {
-    const char *params;
-    const char *(*symbol)(int routine, clb_precision precision);
-    bool (*run_one)(int routine, clb_precision precision, size_t m, size_t n, size_t k);
-    long most;    /* about how many of a call's OpenCL calls fail; 0: all */
-    int routines; /* are numbered from 0; with m = n = 30 and this k the device computes each */
-    size_t k;
-    unsigned small; /* a bit for each that needs hardly any memory */
-};
-
-/* Off, no double precision, dry run and no memory, for every routine of a family. */
-void routed_test_usual(const struct routed_family *family);
-
-/* A result line for each reason. With "off" and "nodevice" OpenCL is
- * not started. */
-void routed_test_reasons(const struct routed_family *family, const struct routed_reason *reasons,
-                         size_t count);
-
-/* ---- failures -------------------------------------------------------------------------------- */
-
-struct routed_failing {
-    const char *name, *params;
-    int routine;
-    clb_precision precision;
-    bool discrete, wrong; /* wrong: singular, not definite or what the family makes of it */
-    uint64_t seed;        /* is set; the same problem is computed in every run */
-};
-
-/* For each setting, in a process of its own: every OpenCL call of a warm call fails in turn, some
- * of them although they were made. `call` computes the setting's problem, checks the result and
- * expects that it was taken. */
-void routed_test_failures(const struct routed_family *family, struct routed_failing *settings,
-                          size_t count, uint64_t *seed,
-                          void (*call)(const struct routed_failing *setting, long at));
 
 /* ---- calls that the next library makes ------------------------------------------------------- */
 

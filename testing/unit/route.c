@@ -1,5 +1,5 @@
-/* The route layer: every reason for which a call is declined, counters that add up, the report. */
-#include "dense.h"
+/* The route layer: decisions by thresholds, times and history, the start, memory that is short, the
+ * report. Reasons that are the same for all routines are in routines.c. */
 #include "fakecl.h"
 #include "shim/route/profile.h"
 #include "routed.h"
@@ -18,9 +18,8 @@ static uint64_t seed;
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
-static bool run_one(int routine, clb_precision precision, size_t m, size_t n, size_t k)
+static bool run_one(clb_precision precision, size_t m, size_t n, size_t k)
 {
-    (void)routine;
     struct gemm_case g = {.precision = precision,
                           .transa = CLB_OP_N,
                           .transb = CLB_OP_T,
@@ -36,47 +35,12 @@ static bool run_one(int routine, clb_precision precision, size_t m, size_t n, si
     return taken;
 }
 
-static const char *symbol_name(int routine, clb_precision precision)
-{
-    (void)routine;
-    return precision == CLB_S ? "sgemm_" : "dgemm_";
-}
-
-static const struct routed_family family = {"gemm.tile=min", symbol_name, run_one, 0, 1, 40, 0};
-
 static void set_up(const char *mode)
 {
-    routed_set_up(mode, family.params);
+    routed_set_up(mode, "gemm.tile=min");
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
-
-static const struct routed_reason reasons[] = {
-    {.reason = "quick",
-     .mode = "always",
-     .call = {{0, CLB_D, 0, 5, 5}, {0, CLB_D, 5, 0, 5}, {0, CLB_D, 5, 5, 0}}},
-    {.reason = "nodevice",
-     .mode = "always",
-     .variable = "CLBLAS_SHIM_DEVICE",
-     .value = "none",
-     .times = 2,
-     .call = {{0, CLB_D, 30, 30, 30}}},
-};
-
-/* A product without a factor, and single precision on a device that has no other. */
-static void by_alpha_and_precision(void *unused)
-{
-    struct gemm_case g = {.precision = CLB_D, .m = 5, .n = 5, .k = 5, .alpha = 0, .beta = 0.5};
-    (void)unused;
-    fake_cl.no_fp64 = true;
-    set_up("always");
-    gemm_make(&g, &seed, 3);
-    expect(!routed_gemm(&g), "a product by zero was taken");
-    gemm_check(&g, "routed");
-    gemm_free(&g);
-    expect_declined("dgemm_", "quick", 1);
-    expect(run_one(0, CLB_S, 30, 30, 30), "single precision needs no fp64");
-}
 
 static void reason_small(void *unused)
 {
@@ -84,14 +48,13 @@ static void reason_small(void *unused)
     setenv("CLBLAS_SHIM_THRESHOLD", "20", 1);
     setenv("CLBLAS_SHIM_THRESHOLD_SGEMM", "10", 1);
     set_up("auto");
-    expect(!run_one(0, CLB_D, 19, 20, 20), "taken below the threshold");
-    expect(!run_one(0, CLB_S, 9, 10, 10), "taken below the routine's threshold");
+    expect(!run_one(CLB_D, 19, 20, 20), "taken below the threshold");
+    expect(!run_one(CLB_S, 9, 10, 10), "taken below the routine's threshold");
     expect_declined("dgemm_", "small", 1);
     expect_declined("sgemm_", "small", 1);
     expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started for small calls");
-    expect(run_one(0, CLB_D, 20, 20, 20) && run_one(0, CLB_S, 10, 10, 10),
-           "declined at the threshold");
-    expect(run_one(0, CLB_S, 1000, 1, 1), "the threshold is not on the cube root of the work");
+    expect(run_one(CLB_D, 20, 20, 20) && run_one(CLB_S, 10, 10, 10), "declined at the threshold");
+    expect(run_one(CLB_S, 1000, 1, 1), "the threshold is not on the cube root of the work");
     expect(reported("dgemm_", "device") == 1 && reported("sgemm_", "device") == 2, "device");
 }
 
@@ -101,9 +64,9 @@ static void reason_small_and_cost_by_table(void *unused)
     (void)unused;
     set_up("auto");
     const size_t small = (size_t)clb_tuning_lowest_threshold(CLB_WORK_PRODUCT, false) - 1;
-    run_one(0, CLB_S, small, small, small);
+    run_one(CLB_S, small, small, small);
     expect_declined("sgemm_", "small", 1);
-    run_one(0, CLB_S, 2200, 2200, 8);
+    run_one(CLB_S, 2200, 2200, 8);
     expect(reported("sgemm_", "cost") == 1, "a thin product is worth the device");
     expect_sums("sgemm_");
 }
@@ -114,54 +77,6 @@ static size_t no_next(const struct clb_host_blas *host, const struct clb_call *c
     (void)call;
     expect(false, "an invalid call was computed");
     return 0;
-}
-
-static void reason_invalid(void *unused)
-{
-    static const struct {
-        int64_t m, n, k, lda, ldb, ldc;
-        clb_op transa, transb;
-        bool layout_valid;
-    } bad[] = {
-        {-1, 5, 5, 5, 5, 5, CLB_OP_N, CLB_OP_N, true},
-        {5, -1, 5, 5, 5, 5, CLB_OP_N, CLB_OP_N, true},
-        {5, 5, -1, 5, 5, 5, CLB_OP_N, CLB_OP_N, true},
-        {-5, -5, 5, 5, 5, 5, CLB_OP_N, CLB_OP_N, true},
-        {5, 5, 5, 4, 5, 5, CLB_OP_N, CLB_OP_N, true},
-        {5, 5, 5, 5, 4, 5, CLB_OP_N, CLB_OP_N, true},
-        {5, 5, 5, 5, 5, 4, CLB_OP_N, CLB_OP_N, true},
-        {0, 5, 5, 0, 5, 5, CLB_OP_N, CLB_OP_N, true},
-        {5, 5, 6, 5, 6, 5, CLB_OP_T, CLB_OP_N, true},
-        {5, 7, 5, 5, 6, 5, CLB_OP_N, CLB_OP_C, true},
-        {5, 5, 5, 5, 5, 5, CLB_OP_INVALID, CLB_OP_N, true},
-        {5, 5, 5, 5, 5, 5, CLB_OP_N, CLB_OP_INVALID, true},
-        {5, 5, 5, 5, 5, 5, CLB_OP_N, CLB_OP_N, false},
-    };
-    const double one = 1;
-    double memory[3][100] = {{0}};
-    struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = no_next}};
-    (void)unused;
-    set_up("always");
-    for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
-        struct clb_call call = {.transa = bad[i].transa,
-                                .transb = bad[i].transb,
-                                .alpha = &one,
-                                .beta = &one,
-                                .a = memory[0],
-                                .b = memory[1],
-                                .c = memory[2],
-                                .m = (size_t)bad[i].m,
-                                .n = (size_t)bad[i].n,
-                                .k = (size_t)bad[i].k,
-                                .lda = (size_t)bad[i].lda,
-                                .ldb = (size_t)bad[i].ldb,
-                                .ldc = (size_t)bad[i].ldc,
-                                .invalid = bad[i].layout_valid ? 0 : 'l'};
-        expect(!routed_call(&clb_symbols[CLB_SYMBOL_dgemm_plain], &call, &next),
-               "call %zu was taken", i);
-    }
-    expect_declined("dgemm_", "invalid", CLB_COUNT_OF(bad));
-    expect(reported("dgemm_", "flops") >= 0, "negative flops");
 }
 
 static void mark(bool *marked, size_t begin, size_t rows, size_t cols, size_t ld)
@@ -215,57 +130,17 @@ static void finds_overlaps(void *unused)
            beside);
 }
 
-/* A program's own mistake must not cost it the device: the check of a first result would fail. */
-static void overlapping_matrices(void *unused)
-{
-    const double one = 1, zero = 0;
-    double memory[40 * 40] = {0};
-    struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = no_next}};
-    struct clb_call call = {.alpha = &one,
-                            .beta = &zero,
-                            .a = memory,
-                            .b = memory,
-                            .c = memory + 1,
-                            .m = 39,
-                            .n = 39,
-                            .k = 39,
-                            .lda = 40,
-                            .ldb = 40,
-                            .ldc = 40};
-    (void)unused;
-    setenv("CLBLAS_SHIM_VERIFY", "1", 1);
-    set_up("always");
-    for (size_t i = 0; i < CLB_COUNT_OF(memory); i++)
-        memory[i] = 0.5 + (double)i;
-    expect(!routed_call(&clb_symbols[CLB_SYMBOL_dgemm_plain], &call, &next),
-           "a product that overwrites its factors was taken");
-    expect_declined("dgemm_", "invalid", 1);
-    expect(run_one(0, CLB_D, 30, 30, 30), "the device is no longer used");
-}
-
 static void reason_quarantined(void *unused)
 {
     (void)unused;
     set_up("always");
-    run_one(0, CLB_D, 30, 30, 30);
+    run_one(CLB_D, 30, 30, 30);
     fake_cl_arm(1, CL_OUT_OF_RESOURCES, true);
     for (int i = 0; i < 5; i++)
-        run_one(0, CLB_D, 30, 30, 30);
+        run_one(CLB_D, 30, 30, 30);
     expect(reported("dgemm_", "device") == 1 && reported("dgemm_", "recovered") == 3 &&
                reported("dgemm_", "quarantined") == 2,
            "not quarantined after three failures");
-    expect_sums("dgemm_");
-}
-
-static void reason_dry_run(void *unused)
-{
-    (void)unused;
-    setenv("CLBLAS_SHIM_THRESHOLD", "20", 1);
-    set_up("dry-run");
-    run_one(0, CLB_D, 30, 30, 30);
-    run_one(0, CLB_D, 3, 3, 3);
-    expect(reported("dgemm_", "dry-run") == 1 && reported("dgemm_", "small") == 1, "dry-run");
-    expect(reported("dgemm_", "calls") == 2, "calls");
     expect_sums("dgemm_");
 }
 
@@ -282,7 +157,7 @@ static void hold(fake_function function)
 /* A call that the tables give to the device. */
 static bool run_worthy(void)
 {
-    return run_one(0, CLB_D, 1500, 1500, 64);
+    return run_one(CLB_D, 1500, 1500, 64);
 }
 
 /* Whether a square product is taken, on memory that it has not, beside a next library that computes
@@ -313,7 +188,7 @@ static void reason_starting(void *unused)
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     set_up("auto");
     fake_cl.enter = hold;
-    run_one(0, CLB_D, 3, 3, 3);
+    run_one(CLB_D, 3, 3, 3);
     expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started for a small call");
     expect(!run_worthy() && reported("dgemm_", "cost") == 1 && fake_cl.of[FAKE_GetPlatformIDs] == 0,
            "one call has paid for the start of a device that is not known");
@@ -364,7 +239,7 @@ static void by_cost(void *unused)
     expect(reported("dgemm_", "small") == 1, "below the table's threshold");
     play_h200();
     /* Another call than before: that one is remembered. */
-    expect(run_one(0, CLB_D, 1500, 1500, 65) && run_one(0, CLB_D, 300, 300, 300),
+    expect(run_one(CLB_D, 1500, 1500, 65) && run_one(CLB_D, 300, 300, 300),
            "declined beside a slow library");
     expect(!takes_product(400, &fast), "taken beside a fast library");
     expect(reported("dgemm_", "cost") == 1, "not for its cost");
@@ -436,7 +311,7 @@ static void declined_beside_others(void *unused)
     setenv("CLBLAS_SHIM_THRESHOLD_SGEMM", "20", 1); /* waits for the device */
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     set_up("auto");
-    expect(run_one(0, CLB_S, 30, 30, 30), "no device");
+    expect(run_one(CLB_S, 30, 30, 30), "no device");
     struct clb_runtime *runtime = play_h200();
     begin_calls(1000);
     for (int i = 0; i < 2; i++)
@@ -465,7 +340,7 @@ static void tries_the_other_side(void *argument)
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     setenv("CLBLAS_SHIM_LEARN", "1", 1);
     set_up("auto");
-    expect(run_one(0, CLB_S, 30, 30, 30), "no device");
+    expect(run_one(CLB_S, 30, 30, 30), "no device");
     struct clb_runtime *runtime = clb_runtime_get(&state);
     const struct clb_profile_owner owner = {
         .device = &runtime->device, .library = "", .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
@@ -478,7 +353,7 @@ static void tries_the_other_side(void *argument)
             clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, row->seconds);
             clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 1.06 * row->seconds);
         }
-        if (run_one(0, CLB_D, 256, 256, 256) || reported("dgemm_", "cost") == declined)
+        if (run_one(CLB_D, 256, 256, 256) || reported("dgemm_", "cost") == declined)
             continue; /* or kernels are being loaded */
         declined++;
         first = first < 0 ? i : first;
@@ -557,7 +432,7 @@ static void learns_undisturbed(void *is_gpu)
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
     setenv("CLBLAS_SHIM_LEARN", "1", 1);
     set_up("always");
-    run_one(0, CLB_D, 64, 64, 64); /* kernels are built and checked */
+    run_one(CLB_D, 64, 64, 64); /* kernels are built and checked */
     struct clb_runtime *runtime = clb_runtime_get(&state);
     runtime->device.type = is_gpu != NULL ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU;
     const struct clb_profile_owner owner = {
@@ -568,7 +443,7 @@ static void learns_undisturbed(void *is_gpu)
     clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 1);
     const double cpu_begin = clb_cpu_now(), begin = clb_now();
     fake_cl.enter = sleep_at_kernels;
-    run_one(0, CLB_D, 128, 128, 128);
+    run_one(CLB_D, 128, 128, 128);
     const double cpu = clb_cpu_now() - cpu_begin, slept = clb_now() - begin - cpu;
     const double device = clb_profile_predict(&owner, &cost).device;
     expect(reported("dgemm_", "device") == 2 && slept > 0.3, "it slept %g s", slept);
@@ -616,8 +491,8 @@ static void test_waits(void)
 static void in_forked_child(void *device_expected)
 {
     expect(reported("dgemm_", "calls") == 0, "counted before the first call of a child");
-    run_one(0, CLB_D, 30, 30, 30);
-    run_one(0, CLB_D, 3, 3, 0);
+    run_one(CLB_D, 30, 30, 30);
+    run_one(CLB_D, 3, 3, 0);
     expect(reported("dgemm_", "calls") == 2, "%g calls in the child", reported("dgemm_", "calls"));
     expect(reported("dgemm_", device_expected != NULL ? "device" : "forked") == 1,
            "the child's call went elsewhere");
@@ -629,12 +504,12 @@ static void reason_forked(void *unused)
     static int yes = 1;
     (void)unused;
     set_up("always");
-    run_one(0, CLB_D, 3, 3, 0);
+    run_one(CLB_D, 3, 3, 0);
     expect(run_child(30, in_forked_child, &yes, NULL, 0) == 0,
            "a child of a process without device");
-    expect(run_one(0, CLB_D, 30, 30, 30), "the parent's call");
+    expect(run_one(CLB_D, 30, 30, 30), "the parent's call");
     expect(run_child(30, in_forked_child, NULL, NULL, 0) == 0, "a child of a process with one");
-    expect(run_one(0, CLB_D, 30, 30, 30), "the parent's call after the fork");
+    expect(run_one(CLB_D, 30, 30, 30), "the parent's call after the fork");
     expect(reported("dgemm_", "calls") == 3, "the child's calls are counted in the parent");
 }
 
@@ -643,7 +518,7 @@ static void call_blas(fake_function function)
 {
     if (function == FAKE_Finish || function == FAKE_EnqueueNDRangeKernel) {
         fake_cl.enter = NULL;
-        run_one(0, CLB_S, 20, 20, 20);
+        run_one(CLB_S, 20, 20, 20);
     }
 }
 
@@ -651,9 +526,9 @@ static void reason_reentrant(void *unused)
 {
     (void)unused;
     set_up("always");
-    run_one(0, CLB_D, 30, 30, 30);
+    run_one(CLB_D, 30, 30, 30);
     fake_cl.enter = call_blas;
-    expect(run_one(0, CLB_D, 30, 30, 30), "the outer call");
+    expect(run_one(CLB_D, 30, 30, 30), "the outer call");
     expect_declined("sgemm_", "reentrant", 1);
     expect(reported("dgemm_", "device") == 2, "device");
 }
@@ -662,37 +537,26 @@ static void reason_reentrant(void *unused)
 static void call_again(void)
 {
     next_hook = NULL;
-    expect(run_one(0, CLB_S, 20, 20, 20), "a call made by the next library was declined");
+    expect(run_one(CLB_S, 20, 20, 20), "a call made by the next library was declined");
 }
 
 static void next_is_not_inside(void *unused)
 {
     (void)unused;
     set_up("always");
-    run_one(0, CLB_S, 20, 20, 20);
+    run_one(CLB_S, 20, 20, 20);
     next_hook = call_again;
-    run_one(0, CLB_D, 0, 20, 20);
+    run_one(CLB_D, 0, 20, 20);
     fake_cl_arm(1, CL_OUT_OF_RESOURCES, true);
     fake_cl.only = 1ull << FAKE_EnqueueNDRangeKernel;
     next_hook = call_again;
     fake_cl_arm(1, CL_OUT_OF_RESOURCES, false);
-    expect(run_one(0, CLB_S, 20, 20, 20), "recovered");
+    expect(run_one(CLB_S, 20, 20, 20), "recovered");
     expect(reported("sgemm_", "recovered") == 1 && reported("sgemm_", "device") == 3, "counters");
     expect_sums("sgemm_");
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
-
-/* A table's limit that no tile fits into. */
-static void memory_is_short(void *discrete)
-{
-    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
-    routed_set_device(discrete != NULL);
-    set_up("always");
-    for (int i = 0; i < 5; i++)
-        run_one(0, CLB_D, 60, 60, 60);
-    expect_declined("dgemm_", "nomemory", 5);
-}
 
 /* Allocations fail, now and then and for good: nothing is wrong with the device. */
 static void allocation_fails(void *discrete)
@@ -701,11 +565,11 @@ static void allocation_fails(void *discrete)
     set_up("always");
     fake_cl.only = 1ull << FAKE_CreateBuffer;
     for (int i = 0; i < 6; i++) {
-        run_one(0, CLB_D, 30, 30, 30);
+        run_one(CLB_D, 30, 30, 30);
         fake_cl_arm(1, CL_MEM_OBJECT_ALLOCATION_FAILURE, true);
     }
     fake_cl_arm(0, 0, false);
-    run_one(0, CLB_D, 30, 30, 30);
+    run_one(CLB_D, 30, 30, 30);
     expect(reported("dgemm_", "quarantined") == 0, "quarantined for lack of memory");
     expect(reported("dgemm_", "device") >= 2, "the device is not used again");
     expect_sums("dgemm_");
@@ -738,7 +602,7 @@ static void contended_memory(void *discrete)
     setenv("CLBLAS_SHIM_MEMORY", discrete != NULL ? "5M" : "100K", 1);
     setenv("CLBLAS_SHIM_PARAMS", "gemm.tile=min,gemm.threads=8", 1);
     set_up("always");
-    run_one(0, CLB_D, 30, 30, 30);
+    run_one(CLB_D, 30, 30, 30);
     for (size_t i = 0; i < CLB_COUNT_OF(contenders); i++) {
         contenders[i].seed = random_bits(&seed);
         pthread_create(&contenders[i].thread, NULL, contend, &contenders[i]);
@@ -754,100 +618,15 @@ static void contended_memory(void *discrete)
     expect_sums("dgemm_");
 }
 
-/* ---- a device that fails --------------------------------------------------------------------- */
-
-/* Complex products: parts for the next library have offsets that count complex elements. */
-struct product {
-    struct clb_call problem;
-    struct dense a, b, c, expected;
-};
-
-static size_t next_gemm(const struct clb_host_blas *host, const struct clb_call *call)
-{
-    return dense_gemm(host, call);
-}
-
-static void make_product(struct product *x, clb_precision precision, uint64_t *state)
-{
-    static const float alpha_c[2] = {2, -1}, beta_c[2] = {1, 3};
-    static const double alpha_z[2] = {2, -1}, beta_z[2] = {1, 3};
-    const bool single = precision == CLB_C;
-    struct clb_call *p = &x->problem;
-    *p = (struct clb_call){.precision = precision,
-                           .transa = (clb_op)random_below(state, 3),
-                           .transb = (clb_op)random_below(state, 3),
-                           .m = 17 + random_below(state, 15),
-                           .n = 9 + random_below(state, 8),
-                           .k = 5 + random_below(state, 9),
-                           .alpha = single ? (const void *)alpha_c : alpha_z,
-                           .beta = single ? (const void *)beta_c : beta_z};
-    const bool plain_a = p->transa == CLB_OP_N, plain_b = p->transb == CLB_OP_N;
-    uint64_t same = random_bits(state), again = same;
-    dense_make(&x->a, precision, plain_a ? p->m : p->k, plain_a ? p->k : p->m, 5, state);
-    dense_make(&x->b, precision, plain_b ? p->k : p->n, plain_b ? p->n : p->k, 5, state);
-    dense_make(&x->c, precision, p->m, p->n, 5, &same);
-    dense_make(&x->expected, precision, p->m, p->n, 5, &again);
-    p->a = dense_data(&x->a);
-    p->b = dense_data(&x->b);
-    p->c = dense_data(&x->expected);
-    p->lda = x->a.ld;
-    p->ldb = x->b.ld;
-    p->ldc = x->c.ld;
-    dense_gemm(NULL, p);
-    p->c = dense_data(&x->c);
-    dense_next_entries = 0;
-}
-
-static void call_complex(const struct routed_failing *setting, long at)
-{
-    struct product x;
-    uint64_t state = setting->seed;
-    long double worst = 0;
-    make_product(&x, setting->precision, &state);
-    const struct clb_call *p = &x.problem;
-    struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = next_gemm}};
-    struct clb_symbol *symbol =
-        &clb_symbols[setting->precision == CLB_C ? CLB_SYMBOL_cgemm_plain : CLB_SYMBOL_zgemm_plain];
-    expect(routed_call(symbol, p, &next), "call %ld: declined", at);
-    for (size_t j = 0; j < p->n; j++) {
-        for (size_t i = 0; i < p->m; i++)
-            worst = fmaxl(worst, cabsl(dense_get(&x.c, i, j) - dense_get(&x.expected, i, j)));
-    }
-    expect(worst <= 200 * dense_unit(setting->precision), "call %ld: off by %Lg", at, worst);
-    expect(dense_gaps_intact(&x.c) && dense_intact(&x.a) && dense_intact(&x.b),
-           "call %ld: something else was written", at);
-    expect(dense_next_entries <= p->m * p->n, "call %ld: the next library got too much", at);
-    dense_free(&x.a);
-    dense_free(&x.b);
-    dense_free(&x.c);
-    dense_free(&x.expected);
-}
-
-static const char *complex_symbol(int routine, clb_precision precision)
-{
-    (void)routine;
-    return precision == CLB_C ? "cgemm_" : "zgemm_";
-}
-
-static const struct routed_family complex_family = {
-    "gemm.tile=min", complex_symbol, NULL, 0, 0, 0, 0};
-
-static struct routed_failing failing[] = {
-    {"cgemm, cpu family, in place", NULL, 0, CLB_C, false, false, 0},
-    {"zgemm, cpu family, in own memory", NULL, 0, CLB_Z, true, false, 0},
-    {"cgemm, portable family, in own memory", NULL, 0, CLB_C, true, false, 0},
-    {"zgemm, portable family, in place", NULL, 0, CLB_Z, false, false, 0},
-};
-
 /* ---- the report ------------------------------------------------------------------------------ */
 
 static char directory[200];
 
 static void report_calls(void)
 {
-    run_one(0, CLB_D, 30, 30, 30);
-    run_one(0, CLB_S, 30, 30, 30);
-    run_one(0, CLB_D, 30, 0, 30);
+    run_one(CLB_D, 30, 30, 30);
+    run_one(CLB_S, 30, 30, 30);
+    run_one(CLB_D, 30, 0, 30);
 }
 
 static void *report_and_exit(void *unused)
@@ -865,11 +644,11 @@ static void write_reports(void *unused)
     expect(chdir(directory) == 0, "chdir");
     setenv("CLBLAS_SHIM_STATS", "report-%p.json", 1);
     set_up("always");
-    run_one(0, CLB_D, 30, 30, 30);
+    run_one(CLB_D, 30, 30, 30);
     expect(chdir("/") == 0, "chdir");
     pid_t child = fork();
     if (child == 0) {
-        run_one(0, CLB_D, 3, 3, 3);
+        run_one(CLB_D, 3, 3, 3);
         exit(expect_failures() != 0);
     }
     int status = -1;
@@ -885,7 +664,7 @@ static void write_report_twice(void *unused)
     snprintf(path, sizeof path, "%s/same.json", directory);
     setenv("CLBLAS_SHIM_STATS", path, 1);
     set_up("off");
-    run_one(0, CLB_D, 3, 3, 3);
+    run_one(CLB_D, 3, 3, 3);
     exit(expect_failures() != 0);
 }
 
@@ -962,7 +741,6 @@ static void test_reports(void)
 int main(void)
 {
     static const struct tap_test tests[] = {
-        {"quick and nofp64 by arguments", by_alpha_and_precision, NULL},
         {"small", reason_small, NULL},
         {"small and cost by the device's table", reason_small_and_cost_by_table, NULL},
         {"by the times of both sides", by_cost, NULL},
@@ -976,31 +754,19 @@ int main(void)
         {"durations on a busy machine, of a GPU", learns_undisturbed, &seed},
         {"the smallest crossover of a CPU", smallest_crossover, NULL},
         {"and of a GPU", smallest_crossover, &seed},
-        {"invalid", reason_invalid, NULL},
         {"matrices that overlap", finds_overlaps, NULL},
-        {"a result that overlaps a factor", overlapping_matrices, NULL},
         {"quarantined", reason_quarantined, NULL},
-        {"dry-run", reason_dry_run, NULL},
         {"starting", reason_starting, NULL},
         {"forked", reason_forked, NULL},
         {"reentrant", reason_reentrant, NULL},
         {"calls that the next library makes", next_is_not_inside, NULL},
-        {"nomemory, in place", memory_is_short, NULL},
-        {"nomemory, own memory", memory_is_short, &seed},
         {"failing allocations, in place", allocation_fails, NULL},
         {"failing allocations, own memory", allocation_fails, &seed},
         {"threads compete for memory, in place", contended_memory, NULL},
         {"threads compete for memory, own memory", contended_memory, &seed},
     };
     seed = tap_seed();
-    routed_test_usual(&family);
-    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
     tap_children(60, tests, CLB_COUNT_OF(tests));
-    setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
-    routed_test_failures(&complex_family, failing, 2, &seed, call_complex);
-    setenv("CLBLAS_SHIM_KERNEL", "portable", 1);
-    routed_test_failures(&complex_family, failing + 2, 2, &seed, call_complex);
-    unsetenv("CLBLAS_SHIM_KERNEL");
     test_waits();
     test_reports();
     return tap_done();
