@@ -36,20 +36,7 @@ static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant 
         matrix_fill(&g.c, seed);
         matrix_remember(&g.c);
     }
-    struct clb_gemm problem = {.precision = g.precision,
-                               .transa = g.transa,
-                               .transb = g.transb,
-                               .m = g.m,
-                               .n = g.n,
-                               .k = g.k,
-                               .alpha = &g.alpha,
-                               .beta = &g.beta,
-                               .a = matrix_data(&g.a),
-                               .b = matrix_data(&g.b),
-                               .c = matrix_data(&g.c),
-                               .lda = g.a.ld,
-                               .ldb = g.b.ld,
-                               .ldc = g.c.ld};
+    const struct clb_gemm problem = gemm_problem(&g);
     struct clb_gemm_progress progress;
     clb_status status = clb_gemm_run(runtime, variant, &problem, &progress);
     char what[128];
