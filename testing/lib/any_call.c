@@ -457,15 +457,17 @@ static void draw_sizes(struct clb_call *call, const struct any_options *options,
 static void draw_call(struct clb_call *call, clb_routine routine, uint64_t *seed)
 {
     const struct clb_routine_info *info = &clb_routines[routine];
-    static const double one_d[2] = {1}, half_d[2] = {0.5};
-    static const float one_s[2] = {1}, half_s[2] = {0.5F};
+    static const double alpha_d[][2] = {{1}, {-0.75, 0.5}}, beta_d[][2] = {{0.5, 0.25}, {0}, {1}};
+    static const float alpha_s[][2] = {{1}, {-0.75F, 0.5F}},
+                       beta_s[][2] = {{0.5F, 0.25F}, {0}, {1}};
+    const size_t alpha = random_below(seed, 2), beta = random_below(seed, 3);
     const bool single = clb_precision_real_size(info->precision) == sizeof(float);
     *call = (struct clb_call){.routine = routine,
                               .precision = info->precision,
                               .right = random_below(seed, 2),
                               .upper = random_below(seed, 2),
-                              .alpha = single ? (const void *)one_s : one_d,
-                              .beta = single ? (const void *)half_s : half_d};
+                              .alpha = single ? (const void *)alpha_s[alpha] : alpha_d[alpha],
+                              .beta = single ? (const void *)beta_s[beta] : beta_d[beta]};
     if (info->trans[0] != '\0') {
         call->transa = info->trans[random_below(seed, strlen(info->trans))] == 'N' ? CLB_OP_N
                        : strchr(info->trans, 'C') != NULL                          ? CLB_OP_C

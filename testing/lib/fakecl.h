@@ -33,7 +33,6 @@ struct fake_cl {
     bool run_anyway;       /* the real call is made, its success is denied */
     cl_int code;           /* what a failing call returns; handles are NULL */
     uint64_t only;         /* a bit for each function that counts; 0: all */
-    long ended;            /* `calls` at the last fake_cl_end */
     _Atomic long failures; /* that were injected */
     _Atomic long of[FAKE_FUNCTIONS];
 
@@ -45,7 +44,6 @@ struct fake_cl {
     _Atomic long launches, transfers; /* transfers: whose end was seen */
     long skip_at, fail_transfer_at;
     long skipped; /* and failed transfers */
-    long missed;  /* failures of kernels that were not launched: their number may depend on time */
     fake_failure_kind skip_kind;
 
     /* fakecl_lie.c */
@@ -123,21 +121,6 @@ void fake_cl_skip(long at, fake_failure_kind kind);
 /* Have the event of transfer number `at`, in the order in which their ends are seen, say that it
  * failed; 0: none. */
 void fake_cl_fail_transfer(long at);
-
-/* Who says that a kernel was not run. */
-const char *fake_cl_reporter(fake_failure_kind kind);
-
-/* Call or kernel number `at`, 1 is the first; 0: no failure. */
-struct fake_failure {
-    long at;
-    fake_failure_kind kind;
-    cl_int code; /* of a call */
-};
-
-/* Before the library is called: *what describes the failure. After it: without a failure it has
- * succeeded, and where a kernel was not run it has not. */
-void fake_cl_begin(const struct fake_failure *failure, char *what, size_t size);
-void fake_cl_end(const struct fake_failure *failure, clb_status status, const char *what);
 
 /* The layers of the table: where REORDER is set, one over the driver's, whose library has what the
  * table has not; two over that; and one over all others. */

@@ -7,7 +7,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #define MAX_SKIPPED 16
@@ -34,36 +33,6 @@ void fake_cl_fail_transfer(long at)
     fake_cl_skip(0, FAKE_EVENT_REPORTS);
     fake_cl.transfers = 0;
     fake_cl.fail_transfer_at = at;
-}
-
-const char *fake_cl_reporter(fake_failure_kind kind)
-{
-    static const char *const reporters[FAKE_FAILURE_KINDS] = {"the call", "its event", "clFinish",
-                                                              "nobody"};
-    return reporters[kind];
-}
-
-void fake_cl_begin(const struct fake_failure *failure, char *what, size_t size)
-{
-    bool call = failure->kind == FAKE_CALL_FAILS;
-    if (call)
-        snprintf(what, size, "call %ld fails with %d", failure->at, (int)failure->code);
-    else
-        snprintf(what, size, "kernel %ld is not run, %s says so", failure->at,
-                 fake_cl_reporter(failure->kind));
-    fake_cl_skip(call ? 0 : failure->at, failure->kind);
-    fake_cl_arm(call ? failure->at : 0, failure->code, false);
-}
-
-void fake_cl_end(const struct fake_failure *failure, clb_status status, const char *what)
-{
-    bool skips = failure->at != 0 && failure->kind != FAKE_CALL_FAILS;
-    expect(failure->at != 0 || status == CLB_OK, "%s: %s", what, clb_status_name(status));
-    fake_cl.missed += skips && fake_cl.skipped == 0;
-    expect(!skips || fake_cl.skipped == 0 || status != CLB_OK, "%s: success", what);
-    fake_cl.ended = fake_cl.calls;
-    fake_cl_arm(0, 0, false);
-    fake_cl.skip_at = 0;
 }
 
 static bool is_failed(cl_event event)

@@ -1,13 +1,11 @@
 /* The rest of Level 3 on the device: every routine, in all precisions and cases, in place and
- * streamed, by the families that the CPU device has, in little memory, and with every OpenCL call
- * failing in turn. */
+ * streamed, by the families that the CPU device has, and in little memory. */
 #include "engine/kernel/kernel.h"
 #include "fakecl.h"
 #include "level3_case.h"
 #include "tap.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,120 +165,11 @@ static void little_memory(void *argument)
     }
 }
 
-/* ---- failures -------------------------------------------------------------------------------- */
-
-static const cl_int codes[] = {CL_OUT_OF_RESOURCES, CL_MEM_OBJECT_ALLOCATION_FAILURE,
-                               CL_INVALID_VALUE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
-                               -9999 /* a vendor's own */};
-
-static bool is_zero(clb_precision precision, const clb_scalar *x)
-{
-    bool single = precision == CLB_S || precision == CLB_C;
-    bool pair = precision == CLB_C || precision == CLB_Z;
-    return single ? x->s[0] == 0 && (!pair || x->s[1] == 0)
-                  : x->d[0] == 0 && (!pair || x->d[1] == 0);
-}
-
-static void fail_once(struct clb_runtime *runtime, struct level3_case *x,
-                      const struct fake_failure *failure, long *partly)
-{
-    struct clb_gemm_progress progress;
-    const struct clb_rect all = {0, 0, x->problem.m, x->problem.n};
-    char what[80];
-    size_t written = 0;
-    level3_restore(x);
-    fake_cl.run_anyway = failure->at % 3 == 0;
-    fake_cl_begin(failure, what, sizeof what);
-    clb_status status =
-        clb_level3_run(runtime, variant_of(runtime, x->problem.precision), &x->problem, &progress);
-    fake_cl_end(failure, status, what);
-    /* After a command has failed all of a C that is not read is computed again, written or not. */
-    bool anew = !x->problem.in_place && is_zero(x->problem.precision, &x->problem.beta);
-    for (size_t i = 0; i < progress.parts; i++) {
-        bool known = progress.written[i] || !anew || status == CLB_OK;
-        if (known)
-            level3_check_part(x, &progress.part[i], progress.written[i], what);
-        written += progress.written[i];
-    }
-    if (progress.parts == 0)
-        level3_check_part(x, &all, false, what);
-    level3_check_rest(x, &progress, what);
-    expect(status != CLB_OK || (progress.parts > 0 && written == progress.parts),
-           "%s: %zu of %zu parts", what, written, progress.parts);
-    *partly += written > 0 && written < progress.parts;
-    clb_gemm_progress_free(&progress);
-}
-
-static const struct fake_failure none;
-static const level3_routine failing[] = {LEVEL3_HEMM, LEVEL3_HER2K, LEVEL3_TRMM, LEVEL3_SYRK};
-
-/* So large that some parts are written before a later one fails, in every run. */
-static void make_failing(struct level3_case *x, size_t index, uint64_t *seed)
-{
-    const size_t largest = index < 2 ? 40 : 64;
-    for (;;) {
-        level3_make(x, failing[index], index == 3 ? CLB_D : CLB_C, largest, seed);
-        if (x->problem.m > largest / 2 && x->problem.n > largest / 2 && x->problem.k > 12)
-            return;
-        level3_free(x);
-    }
-}
-
-static void every_call(void *argument)
-{
-    struct setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
-    for (size_t i = 0; i < CLB_COUNT_OF(failing) && runtime != NULL; i++) {
-        struct level3_case x;
-        long partly = 0;
-        make_failing(&x, i, &setting->seed);
-        for (int round = 0; round < 3; round++)
-            fail_once(runtime, &x, &none, &partly);
-        long calls = fake_cl.ended;
-        for (long at = 1; at <= calls; at += tap_step(calls)) {
-            const struct fake_failure failure = {at, FAKE_CALL_FAILS,
-                                                 codes[(size_t)at % CLB_COUNT_OF(codes)]};
-            fail_once(runtime, &x, &failure, &partly);
-        }
-        fail_once(runtime, &x, &none, &partly);
-        tap_note("%s %zux%zux%zu: %ld calls, %ld failures with a part written", x.name, x.problem.m,
-                 x.problem.n, x.problem.k, calls, partly);
-        expect(calls > 20 && (partly > 0 || tap_step(calls) > 1),
-               "%s: %ld calls, nothing was written in part", x.name, calls);
-        level3_free(&x);
-    }
-}
-
-static void every_kernel(void *argument)
-{
-    struct setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
-    for (size_t i = 0; i < 2 * CLB_COUNT_OF(failing) && runtime != NULL; i++) {
-        struct level3_case x;
-        long partly = 0;
-        make_failing(&x, i % CLB_COUNT_OF(failing), &setting->seed);
-        for (int round = 0; round < 2; round++)
-            fail_once(runtime, &x, &none, &partly);
-        long launches = fake_cl.launches;
-        expect(launches > 3, "%s: %ld kernels", x.name, launches);
-        for (long at = 1; at <= launches; at += tap_step(launches)) {
-            for (int kind = FAKE_EVENT_REPORTS; kind < FAKE_FAILURE_KINDS; kind++) {
-                const struct fake_failure failure = {at, (fake_failure_kind)kind, 0};
-                fail_once(runtime, &x, &failure, &partly);
-            }
-        }
-        fail_once(runtime, &x, &none, &partly);
-        expect(fake_cl.missed == 0, "%ld kernels were not launched", fake_cl.missed);
-        tap_note("%s %zux%zux%zu: %ld kernels", x.name, x.problem.m, x.problem.n, x.problem.k,
-                 launches);
-        level3_free(&x);
-    }
-}
+/* ---- settings -------------------------------------------------------------------------------- */
 
 #define TINY     "gemm.tile=min"
 #define LARGER   "gemm.tile=min,gemm.tm=64,gemm.tn=32,gemm.slab=64"
 #define STREAMED ",gemm.stream=1"
-#define SMALL    "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.slab=32"
 
 static void run_settings(const struct setting *settings, size_t count, unsigned seconds,
                          void (*body)(void *setting), uint64_t *seed)
@@ -347,22 +236,8 @@ int main(void)
         {.name = "infinity in place", .kernel = "cpu", .params = TINY},
         {.name = "infinity streamed", .kernel = "portable", .params = TINY, .discrete = true},
     };
-    static const struct setting failures[] = {
-        {.name = "every call in place", .kernel = "cpu", .params = SMALL},
-        {.name = "every call streamed",
-         .kernel = "cpu",
-         .params = SMALL STREAMED ",gemm.threads=3"},
-    };
     run_settings(settings, CLB_COUNT_OF(settings), 300, all_routines, &seed);
     run_settings(infinities, CLB_COUNT_OF(infinities), 120, infinity_in_b, &seed);
     run_settings(memory, CLB_COUNT_OF(memory), 120, little_memory, &seed);
-    for (size_t i = 0; i < CLB_COUNT_OF(failures); i++) {
-        struct setting setting = failures[i];
-        setting.seed = random_bits(&seed);
-        tap_child(setting.name, 200, every_call, &setting);
-        char name[80];
-        snprintf(name, sizeof name, "%s: a kernel that is not run is noticed", setting.name);
-        tap_child(name, 200, every_kernel, &setting);
-    }
     return tap_done();
 }
