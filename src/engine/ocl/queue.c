@@ -121,11 +121,16 @@ bool clb_event_is_pending(clb_event event)
 
 /* ---- counted launches ------------------------------------------------------------------------ */
 
+static cl_uint number_of(const struct clb_queue *queue)
+{
+    return ((const volatile cl_uint *)queue->report->host)[queue->place];
+}
+
 /* Nothing is concluded before the CPU has seen, when a queue was finished, what kernels store. */
 bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launch)
 {
     if (launch == 0 || !atomic_load(&queue->runtime->counts_launches) ||
-        (cl_int)(*(const volatile cl_uint *)queue->report->host - launch) >= 0)
+        (cl_int)(number_of(queue) - launch) >= 0)
         return true;
     clb_log(CLB_LOG_WARN, "launch %u of a queue is complete, but its kernel has not run",
             (unsigned)launch);
@@ -135,7 +140,7 @@ bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launch)
 /* All launches have ended: true unless one has not run. */
 static bool all_have_run(const struct clb_queue *queue)
 {
-    if (queue->launches != 0 && *(const volatile cl_uint *)queue->report->host == queue->launches)
+    if (queue->launches != 0 && number_of(queue) == queue->launches)
         atomic_store(&queue->runtime->counts_launches, true);
     return clb_queue_has_run(queue, queue->launches);
 }
@@ -204,11 +209,9 @@ static clb_status launch(const struct clb_command *command, cl_uint waits, const
                          cl_event *event)
 {
     struct clb_queue *queue = command->queue;
-    const cl_mem chain = queue->chain != NULL ? queue->chain->mem : NULL;
-    const cl_mem report = queue->report != NULL ? queue->report->mem : NULL;
-    const cl_uint place = 0, next = report != NULL ? queue->launches + 1 : 0;
-    const struct clb_argument counting[] = {CLB_ARG(chain), CLB_ARG(report), CLB_ARG(place),
-                                            CLB_ARG(next)};
+    const cl_uint next = queue->launches + 1;
+    const struct clb_argument counting[] = {CLB_ARG(queue->chain->mem), CLB_ARG(queue->report->mem),
+                                            CLB_ARG(queue->place), CLB_ARG(next)};
     cl_int error = CL_SUCCESS;
     for (size_t i = 0; i < command->count + CLB_COUNT_OF(counting) && error == CL_SUCCESS; i++) {
         const struct clb_argument *argument =
@@ -567,9 +570,9 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
                                         .local = local,
                                         .waits = waits,
                                         .wait_list = wait_list};
-    clb_status status = CLB_OK;
-    if (!queue->asked)
-        clb_queue_count_launches(queue);
+    clb_status status = queue->report == NULL ? clb_queue_count_launches(queue) : CLB_OK;
+    if (status != CLB_OK)
+        return status;
     const bool marks = ++queue->unmarked >= LAUNCHES_AHEAD; /* later launches wait for this one */
     if (marks) {
         if (queue->mark != NULL)
@@ -583,7 +586,7 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
         clb_event_retain(*event);
         queue->mark = *event;
     }
-    if (status == CLB_OK && queue->report != NULL)
+    if (status == CLB_OK)
         atomic_fetch_add_explicit(&queue->given, 1, memory_order_relaxed);
     return status;
 }

@@ -1,5 +1,5 @@
-/* What is done once for a queue: it is opened, and the numbers by which its launches are counted
- * get their memory; and what is read of its commands for the trace. */
+/* What is done once for a queue: it is opened, and gets a place for the number of the last launch
+ * that has run; and what is read of its commands for the trace. */
 #include "cl.h"
 #include "queue_private.h"
 
@@ -36,25 +36,58 @@ cl_command_queue clb_queue_handle(const struct clb_queue *queue)
     return queue->handle;
 }
 
-void clb_queue_count_launches(struct clb_queue *queue)
+/* Queues share memory for their numbers, because a page for each would use up the allowance of a
+ * process whose calls fail again and again. A place is not used again: a call that fails on the
+ * device costs some queues. */
+#define PLACES      1024
+#define PLACE_BYTES (PLACES * sizeof(cl_uint))
+
+/* True unless all places are taken. */
+static bool take_place(struct clb_queue *queue)
+{
+    struct clb_runtime *runtime = queue->runtime;
+    pthread_mutex_lock(&runtime->sets.lock);
+    const bool any = runtime->sets.report != NULL && runtime->sets.taken < PLACES;
+    if (any) {
+        queue->chain = runtime->sets.chain;
+        queue->report = runtime->sets.report;
+        queue->place = runtime->sets.taken++;
+    }
+    pthread_mutex_unlock(&runtime->sets.lock);
+    return any;
+}
+
+/* Without the lock, which is taken for mapping memory: two threads may make places at once, and
+ * those of one are lost. */
+clb_status clb_queue_count_launches(struct clb_queue *queue)
 {
     struct clb_runtime *runtime = queue->runtime;
     struct clb_buffer *report, *chain;
-    const size_t size = sizeof(cl_uint);
-    queue->asked = true;
-    if (clb_buffer_get(runtime, CLB_MEMORY_HOST, size, &report) != CLB_OK)
-        return;
-    memset(report->host, 0, size);
+    if (take_place(queue))
+        return CLB_OK;
+    clb_status status = clb_buffer_get(runtime, CLB_MEMORY_HOST, PLACE_BYTES, &report);
+    if (status != CLB_OK)
+        return status;
+    memset(report->host, 0, PLACE_BYTES);
     chain = report;
-    if (!runtime->device.unified &&
-        (clb_buffer_get(runtime, CLB_MEMORY_DEVICE, size, &chain) != CLB_OK ||
-         clb_queue_write_now(queue, chain->mem, 0, size, report->host) != CLB_OK)) {
-        clb_buffer_put(runtime, chain);
-        clb_buffer_put(runtime, report);
-        return;
+    if (!runtime->device.unified) {
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, PLACE_BYTES, &chain);
+        if (status == CLB_OK)
+            status = clb_queue_write_now(queue, chain->mem, 0, PLACE_BYTES, report->host);
+        if (status == CLB_OK)
+            status = clb_queue_finish(queue);
+        if (status != CLB_OK) {
+            clb_buffer_end(runtime, chain, !queue->unended);
+            clb_buffer_put(runtime, report);
+            return status;
+        }
     }
-    queue->chain = chain;
-    queue->report = report;
+    pthread_mutex_lock(&runtime->sets.lock);
+    runtime->sets.chain = chain;
+    runtime->sets.report = report;
+    runtime->sets.taken = 0;
+    pthread_mutex_unlock(&runtime->sets.lock);
+    return take_place(queue) ? CLB_OK : CLB_ERR_NOMEM;
 }
 
 /* ---- the trace ------------------------------------------------------------------------------- */

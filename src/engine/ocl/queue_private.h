@@ -55,7 +55,7 @@ struct clb_event {
     /* Of the thread that enqueues. NULL when the command is not enqueued; and where that is a
      * thread of its own, when it has ended. */
     cl_event handle;
-    cl_uint launch;   /* the number of a launch that is counted, otherwise 0 */
+    cl_uint launch;   /* the number of a launch, otherwise 0 */
     bool finishes;    /* the command ends a queue: clb_event_end finishes it */
     void *mapped;     /* the memory that the command has mapped; known when it is enqueued */
     const char *name; /* in the trace; NULL: not in it */
@@ -90,15 +90,15 @@ struct clb_queue {
     atomic_bool busy;      /* there were commands since it was to be finished */
     atomic_bool unflushed; /* there were commands since it was flushed */
     /* The launching thread's, one at a time. */
-    bool asked;            /* has asked for counters */
     unsigned unmarked;     /* launches since `mark` */
     clb_event mark;        /* of a launch, or NULL */
-    _Atomic cl_uint given; /* counted launches so far */
-    /* The number of the last launch that has run, in the device's memory, and in memory that the
-     * CPU reads; both are the same where memory is shared. NULL: launches are not counted, and have
-     * number 0. */
+    _Atomic cl_uint given; /* launches so far */
+    /* The number of the last launch that has run, at a place of its own in the device's memory, and
+     * in memory that the CPU reads; both are the same where memory is shared. NULL before the first
+     * launch. */
     struct clb_buffer *chain, *report;
-    cl_uint launches; /* counted launches that are enqueued, by the thread that enqueues */
+    cl_uint place;
+    cl_uint launches; /* that are enqueued, by the thread that enqueues */
     long number;      /* in the trace */
 };
 
@@ -146,8 +146,8 @@ void clb_enqueuer_await_idle(double seconds);
 
 /* ---- queue_open.c ---------------------------------------------------------------------------- */
 
-/* Called at a queue's first launch. Without memory for the numbers launches are not counted. */
-void clb_queue_count_launches(struct clb_queue *queue);
+/* Called before a queue's first launch, which is not made where there is no memory for numbers. */
+clb_status clb_queue_count_launches(struct clb_queue *queue) CLB_MUST_CHECK;
 /* Add the times of a command that has ended to the trace. */
 CLB_COLD void clb_event_trace(const struct clb_event *event);
 

@@ -32,6 +32,10 @@ struct clb_runtime {
     struct {
         pthread_mutex_t lock;
         struct clb_queue_set *idle; /* queue_set.c's alone */
+        /* Where the next queues have their launches counted, and the places that are taken;
+         * queue_open.c's alone. */
+        struct clb_buffer *chain, *report;
+        cl_uint taken;
     } sets;
     struct clb_turns { /* queue_set.c's alone */
         pthread_mutex_t lock;
