@@ -577,6 +577,56 @@ static void turns(void *unused)
     clb_turn_begin(&discrete_device, 0);
 }
 
+/* ---- counted launches ------------------------------------------------------------------------ */
+
+/* Launch a kernel twice, the second in vain if `skip`, on queues that no call has used. */
+static clb_status launch_twice(struct clb_runtime *runtime, bool skip)
+{
+    static const char text[] = "kernel void nothing(global volatile uint *chain,\n"
+                               "    global volatile uint *report, uint counter, uint launch)\n"
+                               "{\n"
+                               "    if (chain[counter] == launch - 1)\n"
+                               "        chain[counter] = report[counter] = launch;\n"
+                               "}\n";
+    static const struct clb_source source = {"nothing.cl", text, sizeof text - 1};
+    const size_t one = 1;
+    struct clb_queue_set *set;
+    struct clb_program *program;
+    cl_kernel kernel;
+    if (clb_queue_set_acquire(runtime, &set) != CLB_OK ||
+        clb_program_get(runtime, &source, "", &program) != CLB_OK ||
+        clb_queue_set_kernel(set, program, "nothing", &kernel) != CLB_OK)
+        exit(2);
+    fake_cl_skip(skip ? 2 : 0, FAKE_NOBODY_REPORTS);
+    clb_status status = CLB_OK;
+    for (int i = 0; i < 2 && status == CLB_OK; i++)
+        status =
+            clb_queue_launch(set->queue, kernel, "nothing", NULL, 0, 1, &one, &one, 0, NULL, NULL);
+    return status == CLB_OK ? clb_queue_set_finish(set) : status;
+}
+
+/* Queues have their launches counted where the allowance is used up, and launch nothing where they
+ * could not. */
+static void counted(void *own_memory)
+{
+    struct clb_runtime *runtime = fake_cl_start_device(own_memory != NULL);
+    if (runtime == NULL || launch_twice(runtime, false) != CLB_OK)
+        exit(2);
+    const uint64_t limit = runtime->memory_limit;
+    clb_status status = CLB_OK;
+    runtime->memory_limit = 0;
+    for (int i = 0; i < 1100 && status != CLB_ERR_NOMEM; i++) {
+        status = launch_twice(runtime, i % 2 == 0);
+        expect(status == (i >= 1023    ? CLB_ERR_NOMEM
+                          : i % 2 == 0 ? CLB_ERR_OPENCL
+                                       : CLB_OK),
+               "queue %d: %s", i, clb_status_name(status));
+    }
+    runtime->memory_limit = limit;
+    expect(launch_twice(runtime, false) == CLB_OK, "a launch with memory again");
+    expect(launch_twice(runtime, true) == CLB_ERR_OPENCL, "a launch in vain is not noticed");
+}
+
 int main(void)
 {
     seed = tap_seed();
@@ -597,6 +647,8 @@ int main(void)
     tap_child("a buffer takes at most an eighth more", 30, rounding, NULL);
     tap_child("failing creation, in place", 30, failing_creation, NULL);
     tap_child("failing creation, own memory", 30, failing_creation, &seed);
+    tap_child("launches of all queues are counted, in place", 60, counted, NULL);
+    tap_child("launches of all queues are counted, own memory", 60, counted, &seed);
     tap_child("driver tasks for threads that don't wait for ever", 60, impatient, NULL);
     tap_child("driver tasks of sixteen threads", 60, one_at_a_time, NULL);
     tap_child("calls on the device at once", 20, turns, NULL);
