@@ -15,7 +15,7 @@ wrong-ld           | src/engine/device_blas/update.c             | s/\.ld = x->l
 dropped-wait       | src/engine/transfer/transfer_queue.c  | s/cl_uint waits = transfer->before != NULL;/cl_uint waits = 0;/ | testing/unit/reorder
 block-edge         | src/engine/gemm/unified.c             | s/rect\.cols = clb_min(plan->tile\[1\], problem->n - rect\.col);/rect.cols = clb_min(plan->tile[1], problem->n - rect.col) - (plan->tile[1] > problem->n - rect.col);/ | testing/unit/gemm testing/unit/level3
 beta-ignored       | src/blas/merge.t.h             | s/c\[i\] = alpha \* p\[i\] + beta \* c\[i\];/c[i] = alpha * p[i] + c[i];/ | testing/unit/gemm testing/unit/level3
-info-off-by-one    | src/engine/lapack/getrf_steps.c       | s/lu->result->info = k + info;/lu->result->info = k + info - 1;/ | testing/unit/getrf
+info-off-by-one    | src/engine/lapack/getrf.c             | s/result->info = k + info;/result->info = k + info - 1;/ | testing/unit/getrf
 conjugate-dropped  | src/engine/gemm/structure.c           | s/\.conjugated = x\.op == CLB_OP_C,/.conjugated = false,/        | testing/unit/level3 testing/fuzz/kernels.test
 pivot-off-by-one   | src/engine/lapack/getrf.c             | s/ipiv\[i\] += (int64_t)k;/ipiv[i] += (int64_t)k + (i == k \&\& k > 0);/ | testing/unit/getrf
 status-dropped     | src/engine/ocl/queue.c                | s/if (clb_cl_check(state, "a command") != CLB_OK ||/if (/           | testing/unit/faults
@@ -25,9 +25,9 @@ launch-not-counted | src/engine/ocl/queue.c                | s/if (launch == 0 |
 skip-ends-early    | kernels/cpu_product.h          | s/end = min(end, (int)row_end + cut\.a);/end = min(end, (int)row_end + cut.a - 2 * CLB_KU);/ | testing/unit/level3
 skip-begins-late   | kernels/cpu_product.h          | s/begin = max(begin, (int)col + cut\.b);/begin = max(begin, (int)col + cut.b + 2 * CLB_KU);/ | testing/unit/level3
 wanted-edge        | kernels/cpu_product.h          | s/(int)row + cut\.c >= (int)(col + CLB_PARTS \* CLB_NR)/(int)row + cut.c >= (int)col/ | testing/unit/level3
-triangle-diagonal  | kernels/cpu_triangle.h         | s/behind > 0 : behind < 0/behind > 1 : behind < 0/               | testing/unit/level3
-pack-conjugate     | kernels/cpu_pack.h             | s/CLB_PAIRS(0, conj ? CLB_SIGN : 0)/CLB_PAIRS(0, 0)/             | testing/unit/gemm
-pack-tail          | kernels/cpu_pack.h             | s/dst\[i\] = src\[i\];/dst[i] = 0;/                                | testing/unit/gemm
+triangle-diagonal  | kernels/gemm_cpu.cl           | s/behind > 0 : behind < 0/behind > 1 : behind < 0/               | testing/unit/level3
+pack-conjugate     | kernels/gemm_cpu.cl            | s/CLB_PAIRS(0, conj ? CLB_SIGN : 0)/CLB_PAIRS(0, 0)/             | testing/unit/gemm
+pack-tail          | kernels/gemm_cpu.cl            | s/dst\[i\] = src\[i\];/dst[i] = 0;/                                | testing/unit/gemm
 move-itself        | kernels/laswp.cl               | s/column + moves\[k\]\.y);/column + moves[k].x);/                  | testing/unit/getrf testing/unit/trsm
 solve-conjugate    | kernels/trsm.cl                | s/x\.odd = -x\.odd;/x.odd = x.odd;/                             | testing/unit/trsm
 pivot-smallest     | kernels/getf2.cl               | s/if (key > best->key ||/if (key < best->key ||/                 | testing/unit/getrf testing/unit/check
