@@ -388,7 +388,7 @@ double any_call_deviation(const struct any_call *call)
     double worst = has_same_integers(call) && is_behind_intact(call) ? 0 : INFINITY;
     for (size_t m = 0; m < ANY_MATRICES && !(worst > 1e30); m++) {
         const double here = call->x.matrix[m].data != NULL ? matrix_deviation(call, m) : 0;
-        worst = here <= worst ? worst : here;
+        worst = here <= worst || isnan(worst) ? worst : here;
     }
     for (size_t j = 0; j < call->x.taus; j++) {
         const size_t at = j * clb_precision_size(precision);
