@@ -165,12 +165,12 @@ static pthread_once_t process_once = PTHREAD_ONCE_INIT;
  * to from here so that leak checkers don't report them: nothing reads it, and the compiler would
  * leave it out. */
 static char *copies[CLB_COUNT_OF(variables)] __attribute__((used));
+static size_t copied;
 
 static const char *get_copy(const char *name)
 {
-    static size_t count;
     const char *value = getenv(name);
-    char **copy = &copies[count++];
+    char **copy = &copies[copied++];
     *copy = value == NULL ? NULL : strdup(value);
     return *copy;
 }
@@ -184,6 +184,7 @@ static const char *get_nothing(const char *name)
 static void read_process_config(void)
 {
     bool privileged = getauxval(AT_SECURE) != 0;
+    copied = 0; /* pthread_once begins anew in a child forked meanwhile, or after a cancellation */
     clb_config_parse(&process_config, privileged ? get_nothing : get_copy);
     if (privileged)
         process_config.mode = CLB_MODE_OFF;

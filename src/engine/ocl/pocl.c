@@ -191,7 +191,8 @@ static bool throw_away(const char *path)
     const char *name = strrchr(path, '/') + 1;
     clb_log(CLB_LOG_WARN, "%s in PoCL's cache is damaged, it is removed and made again", name);
     clb_record_note(damage_key, CLB_FAILED, name);
-    return nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) == 0;
+    return nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) == 0 ||
+           access(path, F_OK) != 0; /* another process was faster */
 }
 
 /* All of a program has been seen. False: it is damaged, and can't be removed. */
@@ -217,7 +218,8 @@ enum { CACHE, LETTERS, PROGRAM };
  * code. PoCL leaves an empty temporary file in each process. */
 static bool visit(FTS *tree, FTSENT *entry, bool store, struct program_files *files)
 {
-    const bool begins = entry->fts_info == FTS_D, unread = entry->fts_info == FTS_DNR;
+    const bool begins = entry->fts_info == FTS_D;
+    const bool unread = entry->fts_info == FTS_DNR && entry->fts_errno != ENOENT;
     const bool open = begins && !clb_file_is_private(entry->fts_statp);
     const char *name = entry->fts_name;
     if (entry->fts_level == LETTERS && begins && (name[0] == '.' || open)) {

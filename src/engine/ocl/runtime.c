@@ -62,9 +62,12 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     cl_bool unified = CL_FALSE;
     cl_device_fp_config fp64 = 0;
     cl_uint floats = 0;
+    const long pages = get_phys_pages(); /* -1: not known */
     char version[128];
-    size_t items[MAX_DIMENSIONS]; /* the query fails for a device with more dimensions */
-    *device = (struct clb_device){.platform = platform, .id = id};
+    size_t items[MAX_DIMENSIONS];      /* the query fails for a device with more dimensions */
+    memset(device, 0, sizeof *device); /* padding, too: it is kept as it is */
+    device->platform = platform;
+    device->id = id;
     ASK_TEXT(GetDeviceInfo, id, CL_DEVICE_NAME, device->name);
     ASK_TEXT(GetDeviceInfo, id, CL_DEVICE_VENDOR, device->vendor_name);
     ASK_TEXT(GetDeviceInfo, id, CL_DRIVER_VERSION, device->driver);
@@ -88,7 +91,7 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     device->fp64 = fp64 != 0;
     device->unified = unified || (device->type & CL_DEVICE_TYPE_CPU) != 0;
     if (device->unified) /* the size that PoCL reports is wrong and changes */
-        device->memory = (uint64_t)get_phys_pages() * (uint64_t)getpagesize();
+        device->memory = (uint64_t)(pages > 0 ? pages : 0) * (uint64_t)getpagesize();
     device->units = (cl_uint)clb_min(clb_max(device->units, 1), MOST_UNITS);
     device->max_group = clb_min(device->max_group, MOST_GROUP);
     device->memory = clb_min(device->memory, MOST_BYTES);
@@ -404,6 +407,8 @@ _Atomic unsigned clb_runtime_process;
 int clb_runtime_inherit(void)
 {
     int now = atomic_load(&clb_runtime_now);
+    if (atomic_load(&clb_runtime_process) == clb_generation())
+        return now; /* another thread has been faster, and may have started the device */
     if (now == CLB_RUNTIME_READY || now == CLB_RUNTIME_STARTING || now == CLB_RUNTIME_QUARANTINED)
         atomic_store(&clb_runtime_now, now = CLB_RUNTIME_ABANDONED);
     return now;

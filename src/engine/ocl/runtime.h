@@ -26,8 +26,8 @@ enum { CLB_TURNS = 16 };
 struct clb_runtime {
     struct clb_device device;
     cl_context context;
-    uint64_t memory_limit; /* bytes of device memory that the pool may hold */
-    double start_seconds;  /* that the start has taken */
+    uint64_t memory_limit;        /* bytes of device memory that the pool may hold */
+    _Atomic double start_seconds; /* that the start has taken, its kernels included */
     struct clb_pool pool;
     struct {
         pthread_mutex_t lock;

@@ -226,21 +226,24 @@ static bool find_from(struct library_search *search, const struct link_map *obje
 }
 
 /* Open a library, which is never closed, and search it and what it needs. */
-static bool find_in_library(struct library_search *search, const char *path, bool complains)
+static bool find_in_library(struct library_search *search, const char *path, bool *has_failed)
 {
     const struct link_map *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-    if (library == NULL && complains)
+    if (library == NULL && has_failed != NULL) {
         clb_complain("CLBLAS_SHIM_NEXT: %s", dlerror());
+        *has_failed = true;
+    }
     return library != NULL && find_from(search, library);
 }
 
-/* Search CLBLAS_SHIM_NEXT. What can't be opened is reported for the first symbol only. */
+/* Search CLBLAS_SHIM_NEXT. What can't be opened is reported for the first such symbol only. */
 static bool find_configured(struct library_search *search)
 {
     static atomic_bool has_complained;
     const char *list = clb_config_get()->next;
-    const bool complains = list != NULL && !atomic_exchange(&has_complained, true);
-    bool found = false;
+    bool found = false, has_failed = false, *complains = &has_failed;
+    if (atomic_load(&has_complained))
+        complains = NULL;
     while (list != NULL && *list != '\0' && !found) {
         char path[PATH_MAX];
         const size_t length = strcspn(list, ":");
@@ -248,6 +251,8 @@ static bool find_configured(struct library_search *search)
         found = length > 0 && length < sizeof path && find_in_library(search, path, complains);
         list += length + (list[length] == ':');
     }
+    if (has_failed)
+        atomic_store(&has_complained, true);
     search->everyone = found && !search->in_dispatcher;
     return found;
 }

@@ -290,7 +290,7 @@ const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const v
 /* The form of a Fortran name of the same naming scheme as a symbol's: LAPACKE calls that one. */
 static size_t fortran_form(const struct clb_symbol *symbol)
 {
-    /* Of LAPACKE's names, in the order of names.h. */
+    /* Of LAPACKE's names, in the order of routines.def. */
     static const clb_form forms[] = {CLB_FORM_plain, CLB_FORM_ilp64, CLB_FORM_ilp64, CLB_FORM_scipy,
                                      CLB_FORM_scipy_ilp64};
     return symbol->next.abi == CLB_ABI_LAPACKE

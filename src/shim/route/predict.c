@@ -212,8 +212,9 @@ bool clb_predict_has_no_kernels(struct clb_run *run)
         status = clb_skip_prepare(run->runtime, run->variant);
     else if (clb_routine_work(run->call->routine) != CLB_WORK_PRODUCT)
         status = clb_workspace_prepare(run->runtime, run->variant);
-    if (run->begin > 0)
-        run->runtime->start_seconds = clb_now() - run->begin;
+    const double taken = run->begin > 0 ? clb_now() - run->begin : 0;
+    if (taken > run->runtime->start_seconds)
+        run->runtime->start_seconds = taken;
     return status == CLB_ERR_STARTING;
 }
 

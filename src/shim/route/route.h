@@ -51,7 +51,7 @@ void clb_route_end_declined(void);
  * are kept meanwhile, so nothing leaks when the next library's xerbla_ jumps out of the call. */
 void clb_next_end(const struct clb_entry *entry, double begin);
 
-/* level3_next.c: compute a declined call of xGEMMTR by the next library's xGEMM, and return 0. When
+/* complete.c: compute a declined call of xGEMMTR by the next library's xGEMM, and return 0. When
  * an argument is wrong, return the position of the first such argument in Fortran's list. */
 int clb_route_compose_gemmtr(struct clb_entry *entry, struct clb_host_blas *host);
 

@@ -1,6 +1,6 @@
-/* run: one call on its way: what route.c, decide.c and the families of routines (level3.c, lu.c,
- * cholesky.c, qr.c) know of it. What is the same for all calls is in route.c; a family says how its
- * routines are computed on the device and completed by the next library. */
+/* run: one call on its way: what route.c, decide.c and the families of routines (level3.c,
+ * factor.c, solve.c) know of it. What is the same for all calls is in route.c; a family says how
+ * its routines are computed on the device and completed by the next library. */
 #ifndef CLB_RUN_H
 #define CLB_RUN_H
 

@@ -68,10 +68,12 @@ static void reset_in_child(void)
     if (CLB_LIKELY(atomic_load(&generation) == clb_generation()))
         return;
     const bool first = clb_lock(&lock);
-    for (size_t i = 0; first && i < (size_t)SETS * CLB_SYMBOLS; i++) {
-        struct stats_sums *of = atomic_load(&sums[0][i]);
-        if (of != NULL)
-            memset(of, 0, sizeof *of);
+    for (size_t set = 0; first && set < SETS; set++) {
+        for (size_t i = 0; i < CLB_SYMBOLS; i++) {
+            struct stats_sums *of = atomic_load(&sums[set][i]);
+            if (of != NULL)
+                memset(of, 0, sizeof *of);
+        }
     }
     atomic_store(&generation, clb_generation());
     clb_unlock(&lock);

@@ -53,13 +53,15 @@ struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n)
 json_t *clb_library_report(const char *library)
 {
     typedef size_t reporter(char *buffer, size_t size);
-    static char text[65536];
     reporter *report = NULL;
     void *handle = library != NULL ? dlopen(library, RTLD_NOW | RTLD_LOCAL) : NULL;
     void *address = handle != NULL ? dlsym(handle, "clblas_shim_report") : NULL;
     memcpy(&report, &address, sizeof address);
-    return report != NULL && report(text, sizeof text) < sizeof text ? json_loads(text, 0, NULL)
-                                                                     : NULL;
+    const size_t size = report != NULL ? report(NULL, 0) + 1 : 0;
+    char *text = size > 1 ? malloc(size) : NULL;
+    json_t *json = text != NULL && report(text, size) < size ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    return json;
 }
 
 /* Calls so far that were computed on the shim's device alone. */

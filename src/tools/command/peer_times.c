@@ -121,7 +121,7 @@ static int make_nvblas_settings(void)
 {
     json_t *next = clb_next_describe(NULL);
     const char *library = clb_text_of(next, "library");
-    const int file = *library != '\0' ? memfd_create("nvblas.conf", 0) : -1;
+    const int file = *library != '\0' ? memfd_create("nvblas.conf", MFD_CLOEXEC) : -1;
     if (file >= 0)
         dprintf(file,
                 "NVBLAS_LOGFILE /dev/null\nNVBLAS_CPU_BLAS_LIB %s\nNVBLAS_GPU_LIST 0\n"

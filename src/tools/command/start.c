@@ -85,7 +85,7 @@ const char *clb_find_ladder(void)
 static void become_helper(const char *helper, const char *const *arguments, int output)
 {
     unsetenv("LD_PRELOAD");
-    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
     if (output >= 0)
         dup2(output, STDOUT_FILENO);
     execv(helper, (char *const *)(uintptr_t)arguments);
