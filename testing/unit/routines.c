@@ -362,7 +362,7 @@ static void thresholds(void *unused)
     set_up("dry-run");
     for (size_t i = 0; i < CLB_COUNT_OF(known); i++) {
         clb_routine routine;
-        if (!draw(known[i].row, "sdcz", &routine))
+        if (!draw((int)known[i].row, "sdcz", &routine))
             continue;
         const char *name = clb_symbol_at(routine, 0)->next.name;
         for (int above = 0; above < 2; above++) {

@@ -85,14 +85,14 @@ void clb_reflectors_close(struct clb_reflectors *reflectors, bool idle)
 /* C's own products of complex numbers look for NaN, which costs as much again. */
 static double complex times_z(double complex x, double complex y)
 {
-    return CMPLX(creal(x) * creal(y) - cimag(x) * cimag(y),
-                 creal(x) * cimag(y) + cimag(x) * creal(y));
+    return __builtin_complex(creal(x) * creal(y) - cimag(x) * cimag(y),
+                             creal(x) * cimag(y) + cimag(x) * creal(y));
 }
 
 static float complex times_c(float complex x, float complex y)
 {
-    return CMPLXF(crealf(x) * crealf(y) - cimagf(x) * cimagf(y),
-                  crealf(x) * cimagf(y) + cimagf(x) * crealf(y));
+    return __builtin_complex(crealf(x) * crealf(y) - cimagf(x) * cimagf(y),
+                             crealf(x) * cimagf(y) + cimagf(x) * crealf(y));
 }
 
 #define TIMES(x, y) ((x) * (y))
