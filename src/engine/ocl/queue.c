@@ -552,7 +552,7 @@ clb_status clb_queue_confirm(struct clb_queue *queue)
     return queue->keeps ? clb_queue_finish(queue) : CLB_OK;
 }
 
-/* ---- launches ----------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                             const struct clb_argument *arguments, size_t count, cl_uint dimensions,
