@@ -755,9 +755,7 @@ static void run_series(void *argument)
     long tried = 0;
     cell = &here;
     start(&seed);
-    /* Only products ask what has run before they write a part. */
-    const bool events = !of->memory->discrete || clb_routines[routine].kind > CLB_KIND_trmm ||
-                        random_below(&seed, 2) == 0;
+    const bool events = !of->memory->discrete || random_below(&seed, 2) == 0;
     if (!events)
         keep_no_events();
     any_call_routes = arm_call;

@@ -16,8 +16,9 @@
  * complete, is found by this. Launches on a queue are numbered from 1, and each kernel stores its
  * number unless the one before it has not (CLB_NOTE_LAUNCH in kernels/common.h). The number stored
  * when a launch has ended is smaller than its own exactly if that launch or one before it was
- * dropped. Where events are kept, a launch's number is compared when its event is removed from the
- * list; elsewhere when the queue is finished, and before that by who asks with clb_queue_has_run.
+ * dropped. A command's event has the number of the last launch before it. Where events are kept, it
+ * is compared when the event is removed from the list; elsewhere when the queue is finished, and
+ * before that by who asks with clb_event_has_run or clb_queue_has_run.
  *
  * Either the calling thread carries a command out, or it leaves a copy to the one thread that
  * enqueues for all (enqueuer.c), by the same function. What that thread can't enqueue fails the
@@ -135,6 +136,11 @@ bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launch)
     clb_log(CLB_LOG_WARN, "launch %u of a queue is complete, but its kernel has not run",
             (unsigned)launch);
     return false;
+}
+
+bool clb_event_has_run(clb_event event)
+{
+    return event == NULL || clb_queue_has_run(event->queue, event->launch);
 }
 
 /* All launches have ended: true unless one has not run. */
@@ -314,7 +320,7 @@ static clb_status carry_out(const struct clb_command *command, clb_event event)
                          event != NULL ? &handle : NULL);
     if (status == CLB_OK && event != NULL) {
         event->handle = handle;
-        event->launch = command->verb == CLB_LAUNCH ? queue->launches : 0;
+        event->launch = queue->launches;
         if (clb_trace_wanted()) {
             event->name = command->name;
             event->enqueued = clb_now();

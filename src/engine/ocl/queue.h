@@ -14,6 +14,9 @@ typedef struct clb_event *clb_event;
 clb_status clb_event_wait(clb_event event) CLB_MUST_CHECK;
 /* True when the command has not ended yet; false also when the driver does not say. */
 bool clb_event_is_pending(clb_event event);
+/* False when the device has not run all launches of the event's queue up to the command, which has
+ * ended. True for NULL. */
+bool clb_event_has_run(clb_event event);
 /* NULL is allowed. */
 void clb_event_release(clb_event event);
 /* The same; *event becomes NULL. */

@@ -55,7 +55,7 @@ struct clb_event {
     /* Of the thread that enqueues. NULL when the command is not enqueued; and where that is a
      * thread of its own, when it has ended. */
     cl_event handle;
-    cl_uint launch;   /* the number of a launch, otherwise 0 */
+    cl_uint launch;   /* the number of the queue's last launch so far, be it this one */
     bool finishes;    /* the command ends a queue: clb_event_end finishes it */
     void *mapped;     /* the memory that the command has mapped; known when it is enqueued */
     const char *name; /* in the trace; NULL: not in it */

@@ -432,7 +432,10 @@ clb_status clb_transfer_queue_arrive(const struct clb_transfer_queue *transfers,
     return status;
 }
 
-/* Wait for the thread's pending download and write its piece. */
+/* Wait for the thread's pending download and write its piece, unless a launch that it depends on
+ * was left out. Where events of commands are kept that fails the queue set. Elsewhere nothing but
+ * the number of the launch tells before the queues are finished, and by then the piece has been
+ * counted. */
 static clb_status end_download(struct clb_transfer_thread *thread)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
@@ -440,6 +443,8 @@ static clb_status end_download(struct clb_transfer_thread *thread)
     struct clb_rect rect;
     struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece, &rect);
     clb_status status = clb_transfer_queue_arrive(transfers, &thread->pending_event);
+    if (status == CLB_OK && !clb_event_has_run(transfer->before))
+        status = CLB_ERR_OPENCL;
     thread->pending = 0;
     bool go = status == CLB_OK && (!transfers->in_order || await_turn(transfers, transfer, piece));
     note(thread, "wait for results");
