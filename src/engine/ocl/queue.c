@@ -17,8 +17,8 @@
  * number unless the one before it has not (CLB_NOTE_LAUNCH in kernels/common.h). The number stored
  * when a launch has ended is smaller than its own exactly if that launch or one before it was
  * dropped. A command's event has the number of the last launch before it. Where events are kept, it
- * is compared when the event is removed from the list; elsewhere when the queue is finished, and
- * before that by who asks with clb_event_has_run or clb_queue_has_run.
+ * is compared when the event is removed from the list; elsewhere when the event has been waited
+ * for, when the queue is finished, and by who asks with clb_event_has_run or clb_queue_has_run.
  *
  * Either the calling thread carries a command out, or it leaves a copy to the one thread that
  * enqueues for all (enqueuer.c), by the same function. What that thread can't enqueue fails the
@@ -195,11 +195,13 @@ static clb_status finish_now(struct clb_queue *queue)
     return status != CLB_OK ? status : looked;
 }
 
-/* The status of a command that has ended. */
+/* The status of a command that has ended: an error also where a launch before it has not run. */
 static clb_status end_of(clb_event event, clb_status status)
 {
     const clb_status more = event->finishes ? finish_now(event->queue) : CLB_OK;
-    return status != CLB_OK ? status : more;
+    if (status != CLB_OK || more != CLB_OK)
+        return status != CLB_OK ? status : more;
+    return clb_event_has_run(event) ? CLB_OK : CLB_ERR_OPENCL;
 }
 
 void clb_event_end(clb_event event, clb_status status)
