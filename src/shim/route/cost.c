@@ -57,13 +57,14 @@ double clb_cost_order(clb_cost_family family, double work)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-struct clb_cost_call clb_cost_describe(const struct clb_call *call, int64_t m, int64_t n, int64_t k)
+struct clb_cost_call clb_cost_describe(const struct clb_call *call)
 {
+    const char *sizes = clb_routines[call->routine].sizes;
     struct clb_cost_call cost = {.family = clb_cost_family_of(call->routine),
                                  .precision = call->precision,
-                                 .m = (double)m,
-                                 .n = (double)n,
-                                 .k = (double)k};
+                                 .m = (double)clb_call_size(call, sizes[0]),
+                                 .n = (double)clb_call_size(call, sizes[1]),
+                                 .k = (double)clb_call_size(call, sizes[2])};
     const bool reads_c = clb_call_reads_c(call);
     cost.work = clb_work_of(clb_routines[call->routine].row, cost.m, cost.n, cost.k);
     for (char matrix = 'A'; matrix <= 'C'; matrix++) {

@@ -60,9 +60,7 @@ struct clb_cost_call {
     double bytes;   /* that a device with memory of its own reads from the host and writes there */
 };
 
-/* `m`, `n` and `k`: of the work formula. */
-struct clb_cost_call clb_cost_describe(const struct clb_call *call, int64_t m, int64_t n,
-                                       int64_t k);
+struct clb_cost_call clb_cost_describe(const struct clb_call *call);
 
 /* The order at which a call of the family whose sizes are all the same has this work. */
 double clb_cost_order(clb_cost_family family, double work);

@@ -43,7 +43,7 @@ static bool wants_prediction(const struct clb_run *run)
 static struct clb_prediction predict(struct clb_run *run, const struct clb_device *device)
 {
     const struct clb_profile_owner owner = owner_of(&run->next, device);
-    const struct clb_cost_call cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+    const struct clb_cost_call cost = clb_cost_describe(run->call);
     struct clb_prediction alone = clb_profile_predict(&owner, &cost);
     run->key = clb_decide_key(run->entry, &run->next);
     if (clb_decide_has_history(run))
@@ -158,7 +158,7 @@ static bool start_pays(const struct clb_device *device, const struct clb_run *ru
     if (clb_starts_at_once() || clb_tuning_override(clb_config_get(), CLB_PARAM_START) != 0)
         return true;
     const struct clb_profile_owner owner = owner_of(&run->next, device);
-    const struct clb_cost_call cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+    const struct clb_cost_call cost = clb_cost_describe(run->call);
     const double price = clb_profile_start_cost(&owner);
     clb_lock(&lock);
     saved += clb_profile_saved(&owner, &cost, &run->prediction);
@@ -245,7 +245,7 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
     if (!clb_decide_learns()) {
         clb_history_learn_work(&run->key, seconds, fmax(crowding, 1));
     } else if (!(crowding > 1)) {
-        const struct clb_cost_call cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+        const struct clb_cost_call cost = clb_cost_describe(run->call);
         clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, seconds);
     }
     if (!(crowding > 1) && run->entry->compared && run->verification == NULL)
@@ -254,17 +254,13 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
 
 void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
 {
-    const struct clb_call *call = &entry->call;
-    const char *sizes = clb_routines[call->routine].sizes;
     struct clb_thread_state thread_state;
     clb_thread_state_save(&thread_state); /* a handler must not jump out of the locks */
     const struct clb_next_library next = clb_decide_next(NULL, entry->target);
     const struct clb_profile_owner owner = owner_of(&next, clb_device_expected());
     seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
     if (entry->learnt) {
-        const struct clb_cost_call cost =
-            clb_cost_describe(call, clb_call_size(call, sizes[0]), clb_call_size(call, sizes[1]),
-                              clb_call_size(call, sizes[2]));
+        const struct clb_cost_call cost = clb_cost_describe(&entry->call);
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
     }
     if (entry->compared) {

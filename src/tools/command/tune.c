@@ -200,11 +200,8 @@ static void learn(clb_side side, clb_routine routine, int64_t n, const double *s
                   size_t count)
 {
     struct clb_call call = clb_trial_make(routine, n, n, n, n);
-    const char *sizes = clb_routines[routine].sizes;
     const struct clb_profile_owner owner = owner_of(routine);
-    const struct clb_cost_call cost =
-        clb_cost_describe(&call, clb_call_size(&call, sizes[0]), clb_call_size(&call, sizes[1]),
-                          clb_call_size(&call, sizes[2]));
+    const struct clb_cost_call cost = clb_cost_describe(&call);
     for (size_t i = 0; i < count; i++)
         clb_profile_learn(&owner, side, &cost, seconds[i]);
 }
