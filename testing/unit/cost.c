@@ -15,7 +15,7 @@ static const struct clb_device cpu = {.name = "a CPU", .type = CL_DEVICE_TYPE_CP
 
 static struct clb_cost_machine machine_of(const struct clb_device *device, int threads)
 {
-    return (struct clb_cost_machine){.device = device, .optimised = true, .threads = threads};
+    return (struct clb_cost_machine){.device = device, .next = {"", true, threads}};
 }
 
 /* A call of a routine; its options are N and beta is zero. */
@@ -121,12 +121,12 @@ static void next_library(void *unused)
     double last = INFINITY;
     for (int threads = 1; threads <= 64; threads *= 2) {
         const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1000, 1000, 1000);
-        machine.threads = threads;
+        machine.next.threads = threads;
         const double seconds = clb_cost_predict(&machine, &call).next;
         expect(seconds < last, "%d threads are not faster", threads);
         last = seconds;
     }
-    machine.optimised = false;
+    machine.next.optimised = false;
     expect(is_for(&machine, CLB_ROUTINE_dgemm, 250, 250, 250), "the reference library at 250");
     machine.device = &other;
     const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1000, 1000, 1000);
@@ -330,7 +330,7 @@ static void starts(void *unused)
     expect(clb_cost_of_start(&machine) < cold, "a cold start is not longer");
     expect(any > 0 && by_cpu > 0 && by_cpu < any, "a CPU device saves %g of %g s", by_cpu, any);
     expect(clb_cost_saved(&machine, &call, &known) == 2, "not what is predicted");
-    machine.optimised = false;
+    machine.next.optimised = false;
     expect(clb_cost_saved(&machine, &call, &unknown) > 10 * any, "beside the reference library");
     /* A device that no table has is started by one large product where the helper has measured its
      * kernels, and by no small one. */
@@ -351,8 +351,8 @@ static bool is_for_many(const struct clb_cost_machine *machine, int64_t n, doubl
 {
     const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, n, n, n);
     struct clb_prediction p = clb_cost_predict(machine, &call);
-    p.device *= clb_history_crowding(CLB_SIDE_DEVICE, threads - 1, machine->threads, 16);
-    p.next *= clb_history_crowding(CLB_SIDE_NEXT, threads - 1, machine->threads, 16);
+    p.device *= clb_history_crowding(CLB_SIDE_DEVICE, threads - 1, machine->next.threads, 16);
+    p.next *= clb_history_crowding(CLB_SIDE_NEXT, threads - 1, machine->next.threads, 16);
     return clb_prediction_is_for_device(&p);
 }
 
@@ -369,7 +369,7 @@ static void crowding(void *unused)
     expect(clb_history_crowding(CLB_SIDE_DEVICE, 2.5, 16, 16) == 3.5 &&
                clb_history_crowding(CLB_SIDE_NEXT, 2.5, 16, 16) == 3.5,
            "calls of 16 threads on 16 CPUs");
-    machine.threads = 1;
+    machine.next.threads = 1;
     expect(clb_history_crowding(CLB_SIDE_NEXT, 15, 1, 16) == 1 &&
                clb_history_crowding(CLB_SIDE_NEXT, 47, 1, 16) == 3,
            "calls of one thread");
@@ -377,7 +377,7 @@ static void crowding(void *unused)
      * threads a call 212 and 1590; at n = 300 CPUs for each are quicker. */
     expect(is_for_many(&machine, 1024, 16) && is_for_many(&machine, 1024, 64), "n = 1024");
     expect(is_for_many(&machine, 300, 1) && !is_for_many(&machine, 300, 16), "n = 300");
-    machine.threads = 16;
+    machine.next.threads = 16;
     expect(is_for_many(&machine, 1024, 1) && is_for_many(&machine, 1024, 64), "16 threads a call");
 }
 
@@ -424,10 +424,9 @@ static void text(void *unused)
     static char line[1 << 16];
     struct clb_text text = {0};
     (void)unused;
-    const struct clb_profile_owner owner = {
-        .device = &h200, .library = "libopenblas.so.0", .optimised = true, .threads = 16};
-    struct clb_profile_owner another = owner;
-    another.threads = 4;
+    const struct clb_cost_machine owner = {.device = &h200, .next = {"libopenblas.so.0", true, 16}};
+    struct clb_cost_machine another = owner;
+    another.next.threads = 4;
     char *key = clb_profile_key(&owner), *other_key = clb_profile_key(&another);
     struct clb_cost_machine machine = machine_of(&h200, 16);
     learn_both(&profile, &machine, 1024, 2e-3, 5e-3);

@@ -342,8 +342,8 @@ static void tries_the_other_side(void *argument)
     set_up("auto");
     expect(run_one(CLB_S, 30, 30, 30), "no device");
     struct clb_runtime *runtime = clb_runtime_get(&state);
-    const struct clb_profile_owner owner = {
-        .device = &runtime->device, .library = "", .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    const struct clb_cost_machine owner = {.device = &runtime->device,
+                                           .next = {"", false, (int)sysconf(_SC_NPROCESSORS_ONLN)}};
     const struct clb_cost_call cost = {
         .family = CLB_COST_GEMM, .precision = CLB_D, .work = 256.0 * 256 * 256};
     int declined = 0, first = -1, last = -1;
@@ -435,8 +435,8 @@ static void learns_undisturbed(void *is_gpu)
     run_one(CLB_D, 64, 64, 64); /* kernels are built and checked */
     struct clb_runtime *runtime = clb_runtime_get(&state);
     runtime->device.type = is_gpu != NULL ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU;
-    const struct clb_profile_owner owner = {
-        .device = &runtime->device, .library = "", .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    const struct clb_cost_machine owner = {.device = &runtime->device,
+                                           .next = {"", false, (int)sysconf(_SC_NPROCESSORS_ONLN)}};
     const struct clb_cost_call cost = {
         .family = CLB_COST_GEMM, .precision = CLB_D, .work = 128 * 128 * 128};
     /* The other side of a prediction. */

@@ -182,9 +182,9 @@ static double device_by_table(const struct clb_cost_machine *machine, clb_cost_f
 static double next_by_table(const struct clb_cost_machine *machine, clb_cost_family family,
                             clb_precision precision, double work)
 {
-    const double threads = machine->threads > 1 ? machine->threads : 1;
+    const double threads = machine->next.threads > 1 ? machine->next.threads : 1;
     const double order = clb_cost_order(family, work);
-    if (!machine->optimised)
+    if (!machine->next.optimised)
         return work * (clb_precision_parts(precision) == 2 ? 8 : 2) / PLAIN_RATE;
     const double one = look_up(next_rows, CLB_COUNT_OF(next_rows), 1, family, precision, order);
     const double many =
@@ -211,7 +211,8 @@ static double by_table(const struct clb_cost_machine *machine, clb_side side,
 
 static int threads_of(const struct clb_cost_machine *machine, const struct clb_cost_call *call)
 {
-    return (int)round(fmin(machine->threads, call->m * call->n / (THREADS_PART * THREADS_PART)));
+    return (int)round(
+        fmin(machine->next.threads, call->m * call->n / (THREADS_PART * THREADS_PART)));
 }
 
 static double ratio_of_depth(const struct clb_cost_machine *machine,
@@ -221,13 +222,14 @@ static double ratio_of_depth(const struct clb_cost_machine *machine,
     const bool is_product = call->family == CLB_COST_GEMM;
     const bool is_update = call->family == CLB_COST_SYRK || call->family == CLB_COST_SYR2K;
     const double order = clb_cost_order(call->family, call->work);
-    if (!machine->optimised || (!is_product && !is_update) || call->k < DEEP * order)
+    if (!machine->next.optimised || (!is_product && !is_update) || call->k < DEEP * order)
         return 1;
-    few.threads = threads_of(machine, call);
-    square.threads = (int)fmin(machine->threads, order * order / (THREADS_PART * THREADS_PART));
+    few.next.threads = threads_of(machine, call);
+    square.next.threads =
+        (int)fmin(machine->next.threads, order * order / (THREADS_PART * THREADS_PART));
     const double ratio = next_by_table(&few, call->family, call->precision, call->work) /
                          next_by_table(&square, call->family, call->precision, call->work);
-    const bool small = machine->threads > 1 && call->m * call->n < SMALL_RESULT * SMALL_RESULT;
+    const bool small = machine->next.threads > 1 && call->m * call->n < SMALL_RESULT * SMALL_RESULT;
     return fmax(1, ratio) * (small ? SMALL_RATIO : 1);
 }
 
@@ -417,7 +419,7 @@ static double next_shape_seconds(const struct clb_cost_machine *machine,
                                  const struct clb_cost_call *call)
 {
     const double more = more_bytes(call);
-    if (!machine->optimised || machine->device->unified || machine->threads <= 1)
+    if (!machine->next.optimised || machine->device->unified || machine->next.threads <= 1)
         return 0;
     if (is_product(call->family))
         return more / (threads_of(machine, call) > 1 ? READ_BY_ALL : READ_BY_ONE);
@@ -500,7 +502,9 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
         return fmax(0, next - fmax(flops_of(call) / machine->rate,
                                    link_seconds(machine->device, call->bytes)));
     const bool is_cpu = machine->device != NULL && clb_device_is_cpu(machine->device);
-    const double share = !machine->optimised ? SAVED_PLAIN : is_cpu ? SAVED_BY_CPU : SAVED_BY_ANY;
+    const double share = !machine->next.optimised ? SAVED_PLAIN
+                         : is_cpu                 ? SAVED_BY_CPU
+                                                  : SAVED_BY_ANY;
     return share * next;
 }
 

@@ -89,10 +89,12 @@ int clb_cost_class_of(double work);
 
 /* ---- predictions ----------------------------------------------------------------------------- */
 
+/* A device beside a next library: what a profile belongs to, and what predictions are for. */
 struct clb_cost_machine {
-    const struct clb_device *device;
-    bool optimised;                    /* the next library is */
-    int threads;                       /* that it uses */
+    const struct clb_device *device; /* NULL: none is known */
+    struct clb_next_library next;
+
+    /* Set by profile.c. */
     const struct clb_profile *profile; /* NULL: none */
     double rate; /* flops in a second of products in the call's precision, as the helper has
                   * measured them on a device with memory of its own; 0: not known */

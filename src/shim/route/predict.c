@@ -24,15 +24,6 @@ static size_t smallest_of(const struct clb_run *run)
     }
 }
 
-static struct clb_profile_owner owner_of(const struct clb_next_library *next,
-                                         const struct clb_device *device)
-{
-    return (struct clb_profile_owner){.device = device,
-                                      .library = next->name,
-                                      .optimised = next->optimised,
-                                      .threads = next->threads};
-}
-
 /* Whether durations are asked for: to decide, for reports, or to learn. */
 static bool wants_prediction(const struct clb_run *run)
 {
@@ -42,7 +33,7 @@ static bool wants_prediction(const struct clb_run *run)
 /* The prediction for such a device, by what the history knows of such work. */
 static struct clb_prediction predict(struct clb_run *run, const struct clb_device *device)
 {
-    const struct clb_profile_owner owner = owner_of(&run->next, device);
+    const struct clb_cost_machine owner = {.device = device, .next = run->next};
     const struct clb_cost_call cost = clb_cost_describe(run->call);
     struct clb_prediction alone = clb_profile_predict(&owner, &cost);
     run->key = clb_decide_key(run->entry, &run->next);
@@ -97,7 +88,7 @@ bool clb_predict_declines(struct clb_run *run)
     const struct clb_device *device = &run->runtime->device;
     bool by_times;
     if (wants_prediction(run)) {
-        const struct clb_profile_owner owner = owner_of(&run->next, device);
+        const struct clb_cost_machine owner = {.device = device, .next = run->next};
         clb_threshold_settle(&owner);
         struct clb_prediction alone = predict(run, device);
         clb_predict_try_other(run, &alone);
@@ -133,7 +124,7 @@ void clb_predict_remember(struct clb_run *run, clb_reason reason)
 
 static double price_of_start(const struct clb_device *device, const struct clb_run *run)
 {
-    const struct clb_profile_owner owner = owner_of(&run->next, device);
+    const struct clb_cost_machine owner = {.device = device, .next = run->next};
     return clb_profile_start_cost(&owner);
 }
 
@@ -157,7 +148,7 @@ static bool start_pays(const struct clb_device *device, const struct clb_run *ru
     static double saved;
     if (clb_starts_at_once() || clb_tuning_override(clb_config_get(), CLB_PARAM_START) != 0)
         return true;
-    const struct clb_profile_owner owner = owner_of(&run->next, device);
+    const struct clb_cost_machine owner = {.device = device, .next = run->next};
     const struct clb_cost_call cost = clb_cost_describe(run->call);
     const double price = clb_profile_start_cost(&owner);
     clb_lock(&lock);
@@ -187,7 +178,7 @@ static clb_reason decide_by_expected(struct clb_run *run, const struct clb_devic
 bool clb_predict_declines_start(struct clb_run *run)
 {
     const struct clb_device *expected = clb_device_expected();
-    const struct clb_profile_owner owner = owner_of(&run->next, expected);
+    const struct clb_cost_machine owner = {.device = expected, .next = run->next};
     if (!clb_run_is_auto(run) || clb_runtime_peek() != NULL)
         return false;
     run->begin = clb_now();
@@ -235,7 +226,7 @@ static double undisturbed(double seconds, const struct clb_device *device, doubl
 void clb_predict_learn(const struct clb_run *run, double cpu_begin)
 {
     static atomic_bool start_is_known;
-    const struct clb_profile_owner owner = owner_of(&run->next, &run->runtime->device);
+    const struct clb_cost_machine owner = {.device = &run->runtime->device, .next = run->next};
     const double crowding =
         fmax(run->prediction.device / run->alone.device,
              clb_decide_crowding(&run->next, CLB_SIDE_DEVICE, clb_decide_others(&run->alone)));
@@ -257,7 +248,7 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
     struct clb_thread_state thread_state;
     clb_thread_state_save(&thread_state); /* a handler must not jump out of the locks */
     const struct clb_next_library next = clb_decide_next(NULL, entry->target);
-    const struct clb_profile_owner owner = owner_of(&next, clb_device_expected());
+    const struct clb_cost_machine owner = {.device = clb_device_expected(), .next = next};
     seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
     if (entry->learnt) {
         const struct clb_cost_call cost = clb_cost_describe(&entry->call);

@@ -44,14 +44,14 @@ static void read_cpu(char *name, size_t size)
         fclose(file);
 }
 
-char *clb_profile_key(const struct clb_profile_owner *owner)
+char *clb_profile_key(const struct clb_cost_machine *owner)
 {
     char cpu[128];
     struct clb_text key = {0};
     read_cpu(cpu, sizeof cpu);
     clb_text_addf(&key, "version: %s\n", CLB_VERSION); /* store.c reads this */
     clb_text_addf(&key, "device: %s\n", owner->device->identity);
-    clb_text_addf(&key, "next: %s, %d threads\n", owner->library, owner->threads);
+    clb_text_addf(&key, "next: %s, %d threads\n", owner->next.name, owner->next.threads);
     clb_text_addf(&key, "cpu: %s, %ld\n", cpu, sysconf(_SC_NPROCESSORS_ONLN));
     clb_text_addf(&key, "math: %d\n", (int)clb_config_get()->math);
     if (key.failed)
@@ -176,7 +176,7 @@ static void replace_file(const char *path, const struct clb_text *text)
 enum { MOST_OWNERS = 8 };
 
 static struct known {
-    struct clb_profile_owner owner;
+    struct clb_cost_machine owner;
     char *key;
     bool learnt;                 /* `own` has times */
     struct clb_profile now, own; /* what counts; what this process has measured */
@@ -191,7 +191,7 @@ static bool is_any(const struct clb_profile *profile)
     return memcmp(profile->side, empty.side, sizeof empty.side) != 0;
 }
 
-static struct known *open_profile(const struct clb_profile_owner *owner)
+static struct known *open_profile(const struct clb_cost_machine *owner)
 {
     char path[PATH_MAX];
     struct known *new = calloc(1, sizeof *new);
@@ -206,12 +206,13 @@ static struct known *open_profile(const struct clb_profile_owner *owner)
 }
 
 /* With the lock held. NULL when memory has run out, or for the ninth owner. */
-static struct known *find(const struct clb_profile_owner *owner)
+static struct known *find(const struct clb_cost_machine *owner)
 {
     for (size_t i = 0; i < known_count; i++) {
-        const struct clb_profile_owner *o = &known[i]->owner;
-        if (strcmp(o->library, owner->library) == 0 && o->threads == owner->threads &&
-            o->optimised == owner->optimised && strcmp(o->device->name, owner->device->name) == 0)
+        const struct clb_cost_machine *o = &known[i]->owner;
+        if (strcmp(o->next.name, owner->next.name) == 0 && o->next.threads == owner->next.threads &&
+            o->next.optimised == owner->next.optimised &&
+            strcmp(o->device->name, owner->device->name) == 0)
             return known[i];
     }
     struct known *new = known_count < MOST_OWNERS ? open_profile(owner) : NULL;
@@ -220,43 +221,39 @@ static struct known *find(const struct clb_profile_owner *owner)
     return new;
 }
 
-static struct known *take(const struct clb_profile_owner *owner)
+/* Takes the lock. *machine is the owner with its profile. */
+static struct known *take(const struct clb_cost_machine *owner, struct clb_cost_machine *machine)
 {
     clb_lock(&lock);
-    return owner->device != NULL ? find(owner) : NULL;
+    struct known *of = owner->device != NULL ? find(owner) : NULL;
+    *machine = *owner;
+    machine->profile = of != NULL ? &of->now : NULL;
+    return of;
 }
 
-static struct clb_cost_machine machine_of(const struct clb_profile_owner *owner,
-                                          const struct clb_profile *profile)
-{
-    return (struct clb_cost_machine){.device = owner->device,
-                                     .optimised = owner->optimised,
-                                     .threads = owner->threads,
-                                     .profile = profile};
-}
-
-struct clb_prediction clb_profile_predict(const struct clb_profile_owner *owner,
+struct clb_prediction clb_profile_predict(const struct clb_cost_machine *owner,
                                           const struct clb_cost_call *call)
 {
-    const struct known *of = take(owner);
-    const struct clb_cost_machine machine = machine_of(owner, of != NULL ? &of->now : NULL);
+    struct clb_cost_machine machine;
+    take(owner, &machine);
     const struct clb_prediction prediction = clb_cost_predict(&machine, call);
     clb_unlock(&lock);
     return prediction;
 }
 
-bool clb_profile_has(const struct clb_profile_owner *owner)
+bool clb_profile_has(const struct clb_cost_machine *owner)
 {
-    const struct known *of = take(owner);
+    struct clb_cost_machine machine;
+    const struct known *of = take(owner, &machine);
     const bool has = clb_cost_has(owner->device) || (of != NULL && is_any(&of->now));
     clb_unlock(&lock);
     return has;
 }
 
-double clb_profile_start_cost(const struct clb_profile_owner *owner)
+double clb_profile_start_cost(const struct clb_cost_machine *owner)
 {
-    const struct known *of = take(owner);
-    const struct clb_cost_machine machine = machine_of(owner, of != NULL ? &of->now : NULL);
+    struct clb_cost_machine machine;
+    take(owner, &machine);
     const double seconds = clb_cost_of_start(&machine);
     clb_unlock(&lock);
     return seconds;
@@ -279,41 +276,34 @@ static double measured_rate(const struct clb_device *device, clb_precision preci
     return rate;
 }
 
-double clb_profile_saved(const struct clb_profile_owner *owner, const struct clb_cost_call *call,
+double clb_profile_saved(const struct clb_cost_machine *owner, const struct clb_cost_call *call,
                          const struct clb_prediction *prediction)
 {
-    struct clb_cost_machine machine = machine_of(owner, NULL);
+    struct clb_cost_machine machine = *owner;
     machine.rate = measured_rate(owner->device, call->precision);
     return clb_cost_saved(&machine, call, prediction);
 }
 
-void clb_profile_learn_start(const struct clb_profile_owner *owner, double seconds)
+void clb_profile_learn_start(const struct clb_cost_machine *owner, double seconds)
 {
-    struct known *of = take(owner);
+    struct clb_cost_machine machine;
+    struct known *of = take(owner, &machine);
     if (of != NULL && clb_config_get()->learn)
         clb_cost_measure_start(&of->own, seconds);
     clb_unlock(&lock);
 }
 
 /* What this process has measured of a class counts at once. */
-static void measure(struct known *of, clb_side side, const struct clb_cost_machine *machine,
-                    const struct clb_cost_call *call, double seconds)
-{
-    const int class = clb_cost_class_of(call->work);
-    if (!clb_cost_measure(&of->own, side, machine, call, seconds))
-        return;
-    of->learnt = true;
-    of->now.side[side].of[call->family][call->precision][class] =
-        of->own.side[side].of[call->family][call->precision][class];
-}
-
-void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
+void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds)
 {
-    struct known *of = take(owner);
-    if (of != NULL) {
-        const struct clb_cost_machine machine = machine_of(owner, &of->now);
-        measure(of, side, &machine, call, seconds);
+    struct clb_cost_machine machine;
+    struct known *of = take(owner, &machine);
+    if (of != NULL && clb_cost_measure(&of->own, side, &machine, call, seconds)) {
+        const int class = clb_cost_class_of(call->work);
+        of->learnt = true;
+        of->now.side[side].of[call->family][call->precision][class] =
+            of->own.side[side].of[call->family][call->precision][class];
     }
     clb_unlock(&lock);
 }

@@ -8,31 +8,23 @@
 
 #include "cost.h"
 
-/* What a profile belongs to. */
-struct clb_profile_owner {
-    const struct clb_device *device;
-    const char *library; /* the next library's file name, kept by the caller for good */
-    bool optimised;
-    int threads;
-};
-
 /* The prediction for a call, from the owner's profile and the tables. */
-struct clb_prediction clb_profile_predict(const struct clb_profile_owner *owner,
+struct clb_prediction clb_profile_predict(const struct clb_cost_machine *owner,
                                           const struct clb_cost_call *call);
 
 /* Whether there are any times of the device: in the tables, or in the owner's profile. */
-bool clb_profile_has(const struct clb_profile_owner *owner);
+bool clb_profile_has(const struct clb_cost_machine *owner);
 
 /* Seconds that a start costs, and of them what a call would have saved; the owner's device is NULL
  * where none is known. The duration of a start counts with CLBLAS_SHIM_LEARN=1. */
-double clb_profile_start_cost(const struct clb_profile_owner *owner);
-double clb_profile_saved(const struct clb_profile_owner *owner, const struct clb_cost_call *call,
+double clb_profile_start_cost(const struct clb_cost_machine *owner);
+double clb_profile_saved(const struct clb_cost_machine *owner, const struct clb_cost_call *call,
                          const struct clb_prediction *prediction);
-void clb_profile_learn_start(const struct clb_profile_owner *owner, double seconds);
+void clb_profile_learn_start(const struct clb_cost_machine *owner, double seconds);
 
 /* Add the duration of a call: the median of a kind in this process counts. For CLBLAS_SHIM_LEARN=1
  * and clblas-shim tune. */
-void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
+void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds);
 
 /* Write what this process has learnt; what other processes have written meanwhile is kept. Called
@@ -42,7 +34,7 @@ void clb_profile_write(void);
 /* ---- the file, for tests --------------------------------------------------------------------- */
 
 /* The text that names an owner. NULL when memory has run out. */
-char *clb_profile_key(const struct clb_profile_owner *owner);
+char *clb_profile_key(const struct clb_cost_machine *owner);
 struct clb_text;
 void clb_profile_format(struct clb_text *text, const char *key, const struct clb_profile *profile);
 /* False: the text is damaged, or of another version or another key; the profile is empty then. */

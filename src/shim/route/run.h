@@ -170,8 +170,8 @@ static inline bool clb_run_is_small(const struct clb_run *run)
 
 /* What is known of a device's times beside a next library sets them: its owner's device is NULL
  * where none is known. And where this process can no longer use a device. */
-struct clb_profile_owner;
-void clb_threshold_settle(const struct clb_profile_owner *owner);
+struct clb_cost_machine;
+void clb_threshold_settle(const struct clb_cost_machine *owner);
 void clb_threshold_decline_all(void);
 
 /* ---- lapacke.c ------------------------------------------------------------------------------- */

@@ -87,14 +87,14 @@ static void set_lowest(unsigned seen)
     set_min_work();
 }
 
-void clb_threshold_settle(const struct clb_profile_owner *owner)
+void clb_threshold_settle(const struct clb_cost_machine *owner)
 {
     static _Atomic unsigned all;
     const bool known = owner->device != NULL && clb_profile_has(owner);
     const unsigned costs = !known                             ? 0U
                            : clb_device_is_cpu(owner->device) ? SEEN_COSTS_CPU
                                                               : SEEN_COSTS;
-    const unsigned seen = (owner->optimised ? SEEN_OPTIMISED : SEEN_PLAIN) | costs;
+    const unsigned seen = (owner->next.optimised ? SEEN_OPTIMISED : SEEN_PLAIN) | costs;
     if ((atomic_load(&all) & seen) == seen)
         return;
     const unsigned before = atomic_fetch_or(&all, seen);

@@ -52,14 +52,13 @@ static const struct clb_target *find_target(const char *library)
     return target;
 }
 
-struct clb_profile_owner clb_owner_of(const struct clb_target *next)
+struct clb_cost_machine clb_owner_of(const struct clb_target *next)
 {
     const int threads = next->get_threads != NULL ? next->get_threads() : 0;
-    return (struct clb_profile_owner){.device = clb_device_expected(),
-                                      .library = next->library,
-                                      .optimised = next->optimised,
-                                      .threads = threads > 0 ? threads
-                                                             : (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    return (struct clb_cost_machine){
+        .device = clb_device_expected(),
+        .next = {next->library, next->optimised,
+                 threads > 0 ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN)}};
 }
 
 static json_t *describe(const char *library)
@@ -81,7 +80,7 @@ static json_t *describe(const char *library)
         target->optimised || *config != '\0', "threads",
         target->get_threads != NULL ? target->get_threads() : 0, "cpus", CPU_COUNT(&cpus));
     json_object_set_new(result, "flops", json_real(measure(target)));
-    const struct clb_profile_owner owner = clb_owner_of(target);
+    const struct clb_cost_machine owner = clb_owner_of(target);
     json_object_set_new(result, "start", json_real(clb_profile_start_cost(&owner)));
     free(resolved);
     return result;

@@ -43,7 +43,7 @@ double clb_measure_product_rate(struct clb_measure *measure, size_t n);
 /* ---- blas.c ---------------------------------------------------------------------------------- */
 
 /* Whose profile the library would use beside this next library. */
-struct clb_profile_owner clb_owner_of(const struct clb_target *next);
+struct clb_cost_machine clb_owner_of(const struct clb_target *next);
 
 /* ---- calls.c: BLAS libraries ----------------------------------------------------------------- */
 
