@@ -157,48 +157,24 @@ static bool is_for_next_by_history(struct clb_run *run)
 
 /* ---- the other gates ------------------------------------------------------------------------- */
 
-static bool is_query(struct clb_run *run)
-{
-    return clb_run_is_query(run);
-}
-
-static bool is_off(struct clb_run *run)
-{
-    (void)run;
-    return clb_config_get()->mode == CLB_MODE_OFF;
-}
-
-static bool is_wrong(struct clb_run *run)
-{
-    return clb_call_first_wrong(run->call) != 0;
-}
-
-static bool is_quick(struct clb_run *run)
-{
-    return clb_call_is_quick(run->call);
-}
-
-static bool is_reentrant(struct clb_run *run)
-{
-    (void)run;
-    return clb_thread_inside;
-}
-
-static bool is_kept(struct clb_run *run)
-{
-    return clb_run_is_auto(run) && clb_history_is_kept(run->call);
-}
-
-static bool is_small(struct clb_run *run)
-{
-    return clb_run_is_small(run);
-}
-
+#define GATE(name, condition)                                                                      \
+    static bool name(struct clb_run *run)                                                          \
+    {                                                                                              \
+        (void)run;                                                                                 \
+        return condition;                                                                          \
+    }
+GATE(is_query, clb_run_is_query(run))
+GATE(is_off, clb_config_get()->mode == CLB_MODE_OFF)
+GATE(is_wrong, clb_call_first_wrong(run->call) != 0)
+GATE(is_quick, clb_call_is_quick(run->call))
+GATE(is_reentrant, clb_thread_inside)
+GATE(is_kept, clb_run_is_auto(run) && clb_history_is_kept(run->call))
+GATE(is_small, clb_run_is_small(run))
 /* A C name of LAPACK has transposed copies of matrices by rows. */
-static bool overlaps(struct clb_run *run)
-{
-    return !clb_run_is_lapacke(run) && clb_call_overlaps(run->call);
-}
+GATE(overlaps, !clb_run_is_lapacke(run) && clb_call_overlaps(run->call))
+GATE(is_slow, clb_run_is_auto(run) && run->variant->too_slow)
+GATE(is_dry_run, clb_config_get()->mode == CLB_MODE_DRY_RUN)
+GATE(has_no_room, !clb_host_has_room())
 
 static bool has_no_device(struct clb_run *run)
 {
@@ -222,23 +198,6 @@ static bool has_no_kernels(struct clb_run *run)
                   : status == CLB_ERR_STARTING    ? CLB_REASON_STARTING
                                                   : CLB_REASON_NODEVICE;
     return status != CLB_OK;
-}
-
-static bool is_slow(struct clb_run *run)
-{
-    return clb_run_is_auto(run) && run->variant->too_slow;
-}
-
-static bool is_dry_run(struct clb_run *run)
-{
-    (void)run;
-    return clb_config_get()->mode == CLB_MODE_DRY_RUN;
-}
-
-static bool has_no_room(struct clb_run *run)
-{
-    (void)run;
-    return !clb_host_has_room();
 }
 
 /* The next library has not all functions that finish the routine if the device fails. xGEMMTR,
