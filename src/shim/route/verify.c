@@ -14,11 +14,8 @@
 
 /* A call that is to be verified, with copies of the matrices that it overwrites. */
 struct clb_verification {
-    struct clb_before before[CLB_CALL_MATRICES];
-    struct {
-        void *data; /* owned; NULL: none */
-        size_t bytes;
-    } copy[CLB_CALL_MATRICES];
+    struct clb_before before[CLB_CALL_MATRICES]; /* owned; NULL: none */
+    size_t bytes[CLB_CALL_MATRICES];
 };
 
 /* ---- which calls ----------------------------------------------------------------------------- */
@@ -71,8 +68,7 @@ static clb_status copy_outputs(struct clb_run *run)
         if (copy == NULL)
             return CLB_ERR_NOMEM;
         *before = (struct clb_before){copy, matrix.rows};
-        run->verification->copy[i].data = copy;
-        run->verification->copy[i].bytes = bytes;
+        run->verification->bytes[i] = bytes;
         clb_copy_part(run->call->precision, matrix.part, matrix.rows, matrix.cols, matrix.data,
                       matrix.ld, copy, before->ld);
     }
@@ -93,7 +89,8 @@ static void put_back(struct clb_run *run)
 void clb_verify_free(struct clb_run *run)
 {
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++)
-        clb_host_unmap(run->verification->copy[i].data, run->verification->copy[i].bytes);
+        clb_host_unmap((void *)(uintptr_t)run->verification->before[i].data,
+                       run->verification->bytes[i]);
     free(run->verification);
     run->verification = NULL;
 }
