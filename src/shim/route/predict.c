@@ -122,20 +122,14 @@ void clb_predict_remember(struct clb_run *run, clb_reason reason)
 #define READY_TIMES   3
 #define READY_SECONDS 1.0
 
-static double price_of_start(const struct clb_device *device, const struct clb_run *run)
-{
-    const struct clb_cost_machine owner = {.device = device, .next = run->next};
-    return clb_profile_start_cost(&owner);
-}
-
 double clb_predict_time_limit(const struct clb_run *run)
 {
     static _Atomic double seconds; /* 0: not known */
     double longest = atomic_load_explicit(&seconds, memory_order_relaxed);
     if (longest == 0) {
-        const struct clb_device *device = clb_device_expected();
-        longest = READY_SECONDS + READY_TIMES * price_of_start(device, run);
-        atomic_store_explicit(&seconds, device != NULL ? longest : 0, memory_order_relaxed);
+        const struct clb_cost_machine owner = {.device = clb_device_expected(), .next = run->next};
+        longest = READY_SECONDS + READY_TIMES * clb_profile_start_cost(&owner);
+        atomic_store_explicit(&seconds, owner.device != NULL ? longest : 0, memory_order_relaxed);
     }
     return clb_now() + longest;
 }
