@@ -17,11 +17,10 @@
 struct clb_lapacke {
     struct clb_lapacke_matrix {
         void **at;     /* the pointer in the call */
-        size_t *ld_at; /* and its leading dimension there */
+        size_t *ld_at; /* and its leading dimension there: that of the copy */
         void *callers; /* the caller's matrix while *at points to the copy */
-        size_t rows, cols, ld, ld_copied;
-        bool copied, written, conjugated;
-        char part; /* the part that is checked for NaN, as in clb_has_nan */
+        size_t ld;     /* and its leading dimension */
+        struct clb_shape shape;
     } matrix[3];
     size_t count;
     void *work; /* owned; where the caller passes none */
@@ -52,33 +51,20 @@ static bool is_by_rows(const struct clb_run *run)
  * valid, when the layout or the caller's leading dimension is invalid. */
 static void add_matrix(struct clb_run *run, char name, void **at, size_t *ld_at)
 {
-    const struct clb_call *call = run->call;
     const bool by_rows = is_by_rows(run);
-    struct clb_shape shape;
-    if (!clb_call_shape(call, name, &shape))
-        return;
     struct clb_lapacke *lapacke = run->entry->lapacke;
-    struct clb_lapacke_matrix *matrix = &lapacke->matrix[lapacke->count++];
-    *matrix = (struct clb_lapacke_matrix){.at = at,
-                                          .ld_at = ld_at,
-                                          .rows = shape.rows,
-                                          .cols = shape.cols,
-                                          .ld = *ld_at,
-                                          .ld_copied = *ld_at,
-                                          .copied = by_rows && !shape.triangle,
-                                          .written = shape.written,
-                                          .conjugated = clb_routine_has_flag(call->routine, 'h')};
-    if (shape.triangle)
-        matrix->part = (char)((call->upper ? 'U' : 'L') | (call->unit ? 0x20 : 0));
+    struct clb_shape shape;
+    if (!clb_call_shape(run->call, name, &shape))
+        return;
     if ((!by_rows && run->entry->layout != CLB_COL_MAJOR) || (int64_t)shape.rows < 0 ||
         (int64_t)*ld_at < (int64_t)(by_rows ? shape.cols : shape.rows)) {
-        lapacke->count--;
         *ld_at = 0;
-    } else if (matrix->copied) {
-        matrix->ld_copied =
-            clb_dmat_ld(clb_max(shape.rows, 1), clb_precision_size(run->call->precision));
-        *ld_at = matrix->ld_copied;
+        return;
     }
+    lapacke->matrix[lapacke->count++] =
+        (struct clb_lapacke_matrix){.at = at, .ld_at = ld_at, .ld = *ld_at, .shape = shape};
+    if (by_rows && !shape.triangle)
+        *ld_at = clb_dmat_ld(clb_max(shape.rows, 1), clb_precision_size(run->call->precision));
 }
 
 void clb_lapacke_decode(struct clb_run *run)
@@ -95,14 +81,17 @@ void clb_lapacke_decode(struct clb_run *run)
 }
 
 /* The memory of a row-major matrix is that of its transpose in column-major order, where U and L
- * change places. */
+ * change places, as they have in the call. */
 static bool has_nan(const struct clb_run *run, const struct clb_lapacke_matrix *matrix)
 {
+    const struct clb_call *call = run->call;
+    const struct clb_shape *shape = &matrix->shape;
     const bool by_rows = is_by_rows(run);
-    const char part =
-        (char)(by_rows && matrix->part != 0 ? matrix->part ^ 'U' ^ 'L' : matrix->part);
-    return clb_has_nan(run->call->precision, by_rows ? matrix->cols : matrix->rows,
-                       by_rows ? matrix->rows : matrix->cols, *matrix->at, matrix->ld, part);
+    char part = 0;
+    if (shape->triangle)
+        part = (char)((call->upper ? 'U' : 'L') | (call->unit ? 0x20 : 0));
+    return clb_has_nan(call->precision, by_rows ? shape->cols : shape->rows,
+                       by_rows ? shape->rows : shape->cols, *matrix->at, matrix->ld, part);
 }
 
 /* Tau is input where the number of reflectors is. */
@@ -117,19 +106,25 @@ static bool any_nan(const struct clb_run *run)
            clb_has_nan(run->call->precision, call->k, 1, call->tau, call->k, 0);
 }
 
+/* Unless it is by columns, or a triangle. */
 static clb_status copy_by_columns(const struct clb_run *run, struct clb_lapacke_matrix *matrix)
 {
+    const clb_precision precision = run->call->precision;
+    const struct clb_shape *shape = &matrix->shape;
+    const size_t ld = *matrix->ld_at;
     size_t bytes;
-    clb_status status = clb_extent_bytes(matrix->ld_copied, matrix->cols, matrix->ld_copied,
-                                         clb_precision_size(run->call->precision), &bytes);
+    if (!is_by_rows(run) || shape->triangle)
+        return CLB_OK;
+    clb_status status =
+        clb_extent_bytes(ld, shape->cols, ld, clb_precision_size(precision), &bytes);
     if (status != CLB_OK || bytes == 0)
         return status;
     void *copy = malloc(bytes);
     if (copy == NULL)
         return CLB_ERR_NOMEM;
     clb_pages_want_huge(copy, bytes);
-    clb_transpose(run->call->precision, matrix->rows, matrix->cols, *matrix->at, matrix->ld, copy,
-                  matrix->ld_copied, matrix->conjugated);
+    clb_transpose(precision, shape->rows, shape->cols, *matrix->at, matrix->ld, copy, ld,
+                  clb_routine_has_flag(run->call->routine, 'h'));
     matrix->callers = *matrix->at;
     *matrix->at = copy;
     return CLB_OK;
@@ -143,7 +138,7 @@ clb_reason clb_lapacke_open(struct clb_run *run)
     if (run->entry->checks && any_nan(run))
         return CLB_REASON_INVALID;
     for (size_t i = 0; i < lapacke->count && enough; i++)
-        enough = !lapacke->matrix[i].copied || copy_by_columns(run, &lapacke->matrix[i]) == CLB_OK;
+        enough = copy_by_columns(run, &lapacke->matrix[i]) == CLB_OK;
     if (enough && owns_work(run)) {
         lapacke->work = calloc((size_t)call->lwork, clb_precision_size(run->call->precision));
         run->host->work = lapacke->work;
@@ -162,9 +157,10 @@ void clb_lapacke_close(struct clb_run *run, bool computed)
         struct clb_lapacke_matrix *matrix = &run->entry->lapacke->matrix[i];
         if (matrix->callers == NULL)
             continue;
-        if (computed && matrix->written)
-            clb_transpose(run->call->precision, matrix->cols, matrix->rows, *matrix->at,
-                          matrix->ld_copied, matrix->callers, matrix->ld, matrix->conjugated);
+        if (computed && matrix->shape.written)
+            clb_transpose(run->call->precision, matrix->shape.cols, matrix->shape.rows, *matrix->at,
+                          *matrix->ld_at, matrix->callers, matrix->ld,
+                          clb_routine_has_flag(run->call->routine, 'h'));
         free(*matrix->at);
         *matrix->at = matrix->callers;
         matrix->callers = NULL;
