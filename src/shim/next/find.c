@@ -515,11 +515,6 @@ static CLB_COLD const struct clb_target *search_unforked(struct clb_next_symbol 
     return target;
 }
 
-const struct clb_target *clb_next_known(const struct clb_next_symbol *symbol, const void *caller)
-{
-    return known_for(symbol, caller);
-}
-
 const struct clb_target *clb_next_search(struct clb_next_symbol *symbol, const void *caller)
 {
     const struct clb_target *target = known_for(symbol, caller);
@@ -578,4 +573,61 @@ const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
             target = fallback(symbol, caller, others[i], found, i + 1);
     }
     return target != NULL ? target : search_or_end(symbol, caller);
+}
+
+/* ---- names of routines ----------------------------------------------------------------------- */
+
+/* The symbol of the same form for another routine, whose stem ends at a space. */
+static struct clb_next_symbol *find_other(const struct clb_symbol *symbol, const char *stem)
+{
+    const size_t length = strcspn(stem, " ");
+    int r = 0;
+    while (r + 1 < CLB_ROUTINES &&
+           (clb_routines[r].precision != clb_routines[symbol->routine].precision ||
+            strncmp(clb_routines[r].stem, stem, length) != 0 ||
+            clb_routines[r].stem[length] != '\0'))
+        r++;
+    return &clb_symbol_at((clb_routine)r, clb_symbol_form(symbol))->next;
+}
+
+const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const void *caller)
+{
+    struct clb_next_symbol *others[2];
+    unsigned count = 0;
+    const struct clb_target *known = known_for(&symbol->next, caller);
+    if (known != NULL)
+        return known;
+    for (const char *stem = clb_routines[symbol->routine].others; *stem != '\0';) {
+        others[count++] = find_other(symbol, stem);
+        stem += strcspn(stem, " ");
+        stem += strspn(stem, " ");
+    }
+    return clb_next_find_or(&symbol->next, others, count, caller);
+}
+
+/* ---- the switch of LAPACKE's check for NaN --------------------------------------------------- */
+
+/* The names of the function that returns the switch, by the naming scheme. Newer releases of
+ * reference LAPACKE have it in a function of another name, old ones lack it. */
+#define NANCHECK(name)                                                                             \
+    {                                                                                              \
+        NULL, NULL, name, "isamax_", CLB_ABI_LAPACKE, CLB_LIBRARY_BLAS, false, false, 0            \
+    }
+static struct clb_next_symbol nanchecks[][2] = {
+    {NANCHECK("LAPACKE_get_nancheck"), NANCHECK("LAPACKE_get_nancheck_flag")},
+    {NANCHECK("LAPACKE_get_nancheck64_"), NANCHECK("LAPACKE_get_nancheck")},
+    {NANCHECK("LAPACKE_get_nancheck_64"), NANCHECK("LAPACKE_get_nancheck")},
+    {NANCHECK("scipy_LAPACKE_get_nancheck")},
+    {NANCHECK("scipy_LAPACKE_get_nancheck64_")},
+};
+
+bool clb_next_checks_nan(const struct clb_symbol *symbol, const void *caller)
+{
+    struct clb_next_symbol *names = nanchecks[symbol->form - CLB_FORM_lapacke];
+    for (size_t i = 0; i < 2 && names[i].name != NULL; i++) {
+        const struct clb_target *target = clb_next_try(&names[i], caller);
+        if (target != NULL)
+            return ((int (*)(void))target->function)() != 0;
+    }
+    return true;
 }

@@ -62,8 +62,7 @@ const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
                                           struct clb_next_symbol *const *others, unsigned count,
                                           const void *caller);
 
-/* What is stored for this caller, NULL: nothing; and the slow path of clb_next_try. */
-const struct clb_target *clb_next_known(const struct clb_next_symbol *symbol, const void *caller);
+/* The slow path of clb_next_try. */
 const struct clb_target *clb_next_search(struct clb_next_symbol *symbol, const void *caller);
 
 /* The target for a call that returns to `caller` (a return address). A few instructions. */
@@ -103,8 +102,7 @@ static inline void clb_next_settle_threads(void)
         clb_next_forget_holders();
 }
 
-/* ---- host_blas.c: the exported names
- * -------------------------------------------------------------- */
+/* ---- host_blas.c: the exported names --------------------------------------------------------- */
 
 typedef enum clb_symbol_id {
 #define CLB_SYMBOL_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_SYMBOL_##routine##_##form,
@@ -164,8 +162,7 @@ enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 }; /* CBLAS_LAYOUT, LAPACK_ROW_M
 size_t clb_symbol_form(const struct clb_symbol *symbol);
 struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form);
 
-/* ---- host_blas.c: calls of the next library by the shim itself
- * ------------------------------------ */
+/* ---- host_blas.c: calls of the next library by the shim itself ------------------------------- */
 
 struct clb_next_blas {
     struct clb_host_blas host; /* its context is this struct, which must not be moved */
@@ -185,8 +182,8 @@ size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_ca
  * called by; for a C name of LAPACK, of the Fortran names that LAPACKE calls. */
 void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entry, unsigned needs);
 
-/* The slow path of clb_next_get_target: for a name that not every library has the target may be
- * that of another name (`others` in routines.def). */
+/* find.c: the slow path of clb_next_get_target: for a name that not every library has the target
+ * may be that of another name (`others` in routines.def). */
 const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const void *caller);
 
 /* The target of a call that returns to `caller`. */
@@ -201,7 +198,8 @@ static inline const struct clb_target *clb_next_get_target(struct clb_symbol *sy
 /* True when the target of xGEMMTR is xGEMM: the shim computes the routine by products. */
 bool clb_next_is_composed(const struct clb_target *target);
 
-/* True when the next library's functions of the form of a C name of LAPACK check for NaN. */
+/* find.c: true when the next library's functions of the form of a C name of LAPACK check for NaN.
+ */
 bool clb_next_checks_nan(const struct clb_symbol *symbol, const void *caller);
 
 #endif
