@@ -102,7 +102,7 @@ static const struct memory {
      "portable",
      true,
      {PARAMS ",gemm.threads=3", PARAMS ",gemm.threads=2,getrf.panel=2,potrf.block=1",
-      PARAMS ",gemm.threads=3,getrf.block=16"}},
+      PARAMS ",gemm.threads=3,getrf.block=16,getrf.panel=2"}},
     {"streamed",
      "cpu",
      false,
