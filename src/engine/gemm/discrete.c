@@ -145,15 +145,8 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                          rect->cols);
 }
 
-/* A launch that was left out fails a queue where the events of commands are kept. Elsewhere nothing
- * but its number tells before the queues are finished, when parts have been written. */
-static bool has_run(const struct discrete_run *run, const struct clb_strip *strip)
-{
-    return clb_queue_has_run(run->queue_set[0]->queue, strip->packing_launches) &&
-           clb_queue_has_run(run->queue_set[1 + strip->queue]->queue, strip->launches);
-}
-
-/* Merge a piece of a strip into C, unless another family, or the CPU, must compute it. */
+/* Merge a piece of a strip into C, unless another family, or the CPU, must compute it. The transfer
+ * queue has asked whether the strip's own launches have run. */
 static clb_status write_part(struct discrete_run *run, const struct clb_transfer *transfer,
                              const struct clb_rect *columns, char *slot)
 {
@@ -162,7 +155,7 @@ static clb_status write_part(struct discrete_run *run, const struct clb_transfer
                                   columns->cols};
     bool clean;
     clb_status status = check_flag(run, strip, &clean);
-    if (status == CLB_OK && !has_run(run, strip))
+    if (status == CLB_OK && !clb_queue_has_run(run->queue_set[0]->queue, strip->packing_launches))
         status = CLB_ERR_OPENCL;
     if (status != CLB_OK)
         return status;
@@ -567,7 +560,6 @@ static clb_status multiply_strip(struct discrete_run *run, size_t number, clb_ev
                                                          : NULL});
     }
     strip->packing_launches = clb_queue_launches(run->queue_set[0]->queue);
-    strip->launches = clb_queue_launches(queue);
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 

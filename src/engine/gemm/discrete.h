@@ -123,8 +123,7 @@ struct clb_strip {
     size_t slab, end_slab;
     size_t queue;
     size_t pieces, piece_cols;
-    /* What had been launched by then to pack, and on the queue of this strip. */
-    cl_uint packing_launches, launches;
+    cl_uint packing_launches; /* what had been launched by then to pack */
 };
 
 /* A step: its loads, then the strips that they make computable. */

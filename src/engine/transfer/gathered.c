@@ -63,7 +63,9 @@ bool clb_gathered_receive(struct clb_transfer_queue *transfers, bool waits)
     if (*event != NULL && !waits && clb_event_is_pending(*event))
         return false;
     pthread_mutex_unlock(&transfers->lock);
-    const clb_status status = clb_transfer_queue_arrive(transfers, event);
+    struct clb_rect rect;
+    const struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece, &rect);
+    const clb_status status = clb_transfer_queue_arrive(transfers, transfer, event);
     pthread_mutex_lock(&transfers->lock);
     transfers->released[CLB_DOWN] += status == CLB_OK;
     if (status == CLB_OK)

@@ -423,28 +423,28 @@ static clb_status write_piece(struct clb_transfer_thread *thread, struct clb_tra
     return CLB_OK;
 }
 
-clb_status clb_transfer_queue_arrive(const struct clb_transfer_queue *transfers, clb_event *event)
+/* A launch that was left out fails a queue set where the events of commands are kept. Elsewhere
+ * nothing but its number tells before the queues are finished, when the piece has been counted. */
+clb_status clb_transfer_queue_arrive(const struct clb_transfer_queue *transfers,
+                                     const struct clb_transfer *transfer, clb_event *event)
 {
     clb_status status = *event != NULL ? clb_event_wait(*event) : CLB_OK;
+    if (*event != NULL && status == CLB_OK && !clb_event_has_run(transfer->before))
+        status = CLB_ERR_OPENCL;
     for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)
         status = clb_queue_set_check(transfers->queue_set[i]);
     clb_event_drop(event);
     return status;
 }
 
-/* Wait for the thread's pending download and write its piece, unless a launch that it depends on
- * was left out. Where events of commands are kept that fails the queue set. Elsewhere nothing but
- * the number of the launch tells before the queues are finished, and by then the piece has been
- * counted. */
+/* Wait for the thread's pending download and write its piece. */
 static clb_status end_download(struct clb_transfer_thread *thread)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
     size_t piece = thread->pending - 1;
     struct clb_rect rect;
     struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece, &rect);
-    clb_status status = clb_transfer_queue_arrive(transfers, &thread->pending_event);
-    if (status == CLB_OK && !clb_event_has_run(transfer->before))
-        status = CLB_ERR_OPENCL;
+    clb_status status = clb_transfer_queue_arrive(transfers, transfer, &thread->pending_event);
     thread->pending = 0;
     bool go = status == CLB_OK && (!transfers->in_order || await_turn(transfers, transfer, piece));
     note(thread, "wait for results");

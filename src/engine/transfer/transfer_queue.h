@@ -280,6 +280,7 @@ clb_status clb_transfer_queue_enqueue(const struct clb_transfer_queue *transfers
                                       clb_event *event) CLB_MUST_CHECK;
 /* Wait for the download of a piece, as far as it has one, and for what went wrong before it. */
 clb_status clb_transfer_queue_arrive(const struct clb_transfer_queue *transfers,
+                                     const struct clb_transfer *transfer,
                                      clb_event *event) CLB_MUST_CHECK;
 
 clb_status clb_gathered_open(struct clb_transfer_queue *transfers) CLB_MUST_CHECK;
