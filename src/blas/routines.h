@@ -186,7 +186,7 @@ struct clb_host_blas {
      * done. */
     bool (*geqrt)(const struct clb_host_blas *host, const struct clb_call *call);
     /* Have the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
-     * threads spin for 25 ms after a call (see src/shim/next/threads.c). False: there is no need,
+     * threads spin for 25 ms after a call (see src/shim/next/host_blas.c). False: there is no need,
      * and nothing to release. */
     bool (*hold_threads)(const struct clb_host_blas *host);
 };

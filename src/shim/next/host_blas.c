@@ -257,6 +257,76 @@ static struct clb_next_symbol geqrt[CLB_PRECISIONS][CLB_FORM_scipy_ilp64 + 1] = 
     [CLB_Z] = {CLB_FORMS_FORTRAN(CLB_GEQRT, zgeqrt)},
 };
 
+/* ---- the next library's threads ---------------------------------------------------------------
+ *
+ * OpenBLAS's idle threads spin for 25 ms after each call; when the device is the CPU they take CPU
+ * time from it. OpenBLAS has one thread count for the process: the first holder sets it to one, and
+ * the last one restores it unless the program has set another since. Meanwhile other callers get
+ * one thread as well. A child that was forked meanwhile has no holders: its next call sets the
+ * count back. Doing that in the fork handler would start threads during the fork. */
+
+static struct {
+    struct clb_mutex lock; /* guards what follows */
+    void (*set_threads)(int count);
+    int (*get_threads)(void);
+    size_t holders;
+    int before;
+} held = {.lock = CLB_MUTEX_INITIALIZER};
+
+_Atomic unsigned clb_next_threads_process;
+
+static void give_back_threads(void)
+{
+    if (held.get_threads() == 1)
+        held.set_threads(held.before);
+}
+
+/* Takes the lock. The holders' threads do not exist in a forked child. */
+static void take_holders(void)
+{
+    if (!clb_lock(&held.lock))
+        return;
+    if (held.holders > 0)
+        give_back_threads();
+    held.holders = 0;
+    atomic_store(&clb_next_threads_process, clb_generation());
+}
+
+void clb_next_forget_holders(void)
+{
+    take_holders();
+    clb_unlock(&held.lock);
+}
+
+bool clb_next_hold_threads(const struct clb_target *target)
+{
+    bool is_held = false;
+    if (target->set_threads == NULL || target->get_threads == NULL)
+        return false;
+    take_holders();
+    if (held.holders == 0) {
+        held.before = target->get_threads();
+        held.set_threads = target->set_threads;
+        held.get_threads = target->get_threads;
+    }
+    /* Only one library is held at a time; one that has one thread already needs no change. */
+    if (held.set_threads == target->set_threads && held.before > 1) {
+        is_held = true;
+        if (held.holders++ == 0)
+            held.set_threads(1);
+    }
+    clb_unlock(&held.lock);
+    return is_held;
+}
+
+void clb_next_release_threads(void)
+{
+    take_holders();
+    if (held.holders > 0 && --held.holders == 0)
+        give_back_threads();
+    clb_unlock(&held.lock);
+}
+
 /* ---- finding the functions ------------------------------------------------------------------- */
 
 /* The form of a Fortran name of the same naming scheme as a symbol's: LAPACKE calls that one. */

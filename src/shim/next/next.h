@@ -87,13 +87,13 @@ static inline const struct clb_target *clb_next_try(struct clb_next_symbol *symb
  * called with an n whose low half is 3 and which is negative as a 64-bit integer. */
 bool clb_next_probe_ilp64(void (*function)(void), const char *probe, clb_abi abi);
 
-/* threads.c: make the target's library compute with one thread until clb_next_release_threads.
+/* host_blas.c: make the target's library compute with one thread until clb_next_release_threads.
  * False when that is not needed; release must not be called then. Calls may nest and overlap. */
 bool clb_next_hold_threads(const struct clb_target *target);
 void clb_next_release_threads(void);
 /* Called before a call's side is chosen: in a forked child, undoes what the parent's threads have
  * left. */
-extern _Atomic unsigned clb_next_threads_process; /* threads.c's alone, and this: */
+extern _Atomic unsigned clb_next_threads_process; /* host_blas.c's alone, and this: */
 void clb_next_forget_holders(void);
 static inline void clb_next_settle_threads(void)
 {
