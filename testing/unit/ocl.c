@@ -579,8 +579,19 @@ static void turns(void *unused)
 
 /* ---- counted launches ------------------------------------------------------------------------ */
 
-/* Launch a kernel twice, the second in vain if `skip`, on queues that no call has used. */
-static clb_status launch_twice(struct clb_runtime *runtime, bool skip)
+static clb_status await_barrier(struct clb_queue *queue)
+{
+    clb_event event = NULL;
+    clb_status status = clb_queue_barrier(queue, 0, NULL, &event);
+    if (status == CLB_OK)
+        status = clb_event_wait(event);
+    clb_event_release(event);
+    return status;
+}
+
+/* Launch a kernel twice, the second in vain if `skip`, on queues that no call has used; then finish
+ * them, or with `waits` only wait for a later command. */
+static clb_status launch_twice(struct clb_runtime *runtime, bool skip, bool waits)
 {
     static const char text[] = "kernel void nothing(global volatile uint *chain,\n"
                                "    global volatile uint *report, uint counter, uint launch)\n"
@@ -602,7 +613,9 @@ static clb_status launch_twice(struct clb_runtime *runtime, bool skip)
     for (int i = 0; i < 2 && status == CLB_OK; i++)
         status =
             clb_queue_launch(set->queue, kernel, "nothing", NULL, 0, 1, &one, &one, 0, NULL, NULL);
-    return status == CLB_OK ? clb_queue_set_finish(set) : status;
+    if (status != CLB_OK)
+        return status;
+    return waits ? await_barrier(set->queue) : clb_queue_set_finish(set);
 }
 
 /* Queues have their launches counted where the allowance is used up, and launch nothing where they
@@ -610,21 +623,32 @@ static clb_status launch_twice(struct clb_runtime *runtime, bool skip)
 static void counted(void *own_memory)
 {
     struct clb_runtime *runtime = fake_cl_start_device(own_memory != NULL);
-    if (runtime == NULL || launch_twice(runtime, false) != CLB_OK)
+    if (runtime == NULL || launch_twice(runtime, false, false) != CLB_OK)
         exit(2);
     const uint64_t limit = runtime->memory_limit;
     clb_status status = CLB_OK;
     runtime->memory_limit = 0;
     for (int i = 0; i < 1100 && status != CLB_ERR_NOMEM; i++) {
-        status = launch_twice(runtime, i % 2 == 0);
+        status = launch_twice(runtime, i % 2 == 0, false);
         expect(status == (i >= 1023    ? CLB_ERR_NOMEM
                           : i % 2 == 0 ? CLB_ERR_OPENCL
                                        : CLB_OK),
                "queue %d: %s", i, clb_status_name(status));
     }
     runtime->memory_limit = limit;
-    expect(launch_twice(runtime, false) == CLB_OK, "a launch with memory again");
-    expect(launch_twice(runtime, true) == CLB_ERR_OPENCL, "a launch in vain is not noticed");
+    expect(launch_twice(runtime, false, false) == CLB_OK, "a launch with memory again");
+    expect(launch_twice(runtime, true, false) == CLB_ERR_OPENCL, "a launch in vain is not noticed");
+}
+
+/* A wait says that a launch was left out, also where no events are kept. */
+static void awaited(void *own_memory)
+{
+    struct clb_runtime *runtime = fake_cl_start_device(own_memory != NULL);
+    if (runtime == NULL || launch_twice(runtime, false, false) != CLB_OK)
+        exit(2);
+    runtime->device.quirks |= CLB_QUIRK_FAILS_FOR_GOOD;
+    expect(launch_twice(runtime, false, true) == CLB_OK, "launches are missed");
+    expect(launch_twice(runtime, true, true) == CLB_ERR_OPENCL, "a launch in vain is not noticed");
 }
 
 int main(void)
@@ -649,6 +673,8 @@ int main(void)
     tap_child("failing creation, own memory", 30, failing_creation, &seed);
     tap_child("launches of all queues are counted, in place", 60, counted, NULL);
     tap_child("launches of all queues are counted, own memory", 60, counted, &seed);
+    tap_child("a wait for a launch in vain, in place", 30, awaited, NULL);
+    tap_child("a wait for a launch in vain, own memory", 30, awaited, &seed);
     tap_child("driver tasks for threads that don't wait for ever", 60, impatient, NULL);
     tap_child("driver tasks of sixteen threads", 60, one_at_a_time, NULL);
     tap_child("calls on the device at once", 20, turns, NULL);
