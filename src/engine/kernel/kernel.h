@@ -80,6 +80,12 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 
 /* ---- variant.c: a family with its parameters, built and checked on the device ---------------- */
 
+/* The check of the kernels that read B unpacked. */
+struct clb_direct {
+    struct clb_check check;
+    struct clb_runtime *runtime;
+};
+
 struct clb_gemm_variant {
     clb_precision precision;
     struct clb_gemm_tuning tuning;
@@ -136,7 +142,19 @@ clb_status clb_skip_prepare(struct clb_runtime *runtime,
 /* Launch and check the kernels that read B unpacked, which first calls seldom need and CPU devices
  * compile at their first launch; once for each precision. CLB_OK: they may be used. With any other
  * status operands are to be packed, which gives the same sums. */
-clb_status clb_direct_prepare(const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_direct_check(const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+static inline bool clb_gemm_has_direct(const struct clb_gemm_variant *variant)
+{
+    return variant->family->has_direct && variant->tuning.value[CLB_PARAM_DIRECT] != 0;
+}
+CLB_MUST_CHECK static inline clb_status clb_direct_prepare(const struct clb_gemm_variant *variant)
+{
+    if (!clb_gemm_has_direct(variant))
+        return CLB_ERR_UNSUPPORTED;
+    return variant->direct == NULL || clb_check_has_passed(&variant->direct->check)
+               ? CLB_OK
+               : clb_direct_check(variant);
+}
 
 /* ---- launch.c: matrices in the device's memory ----------------------------------------------- */
 

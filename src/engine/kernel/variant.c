@@ -63,12 +63,6 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 
 /* ---- variants -------------------------------------------------------------------------------- */
 
-/* The check of the kernels that read B unpacked. */
-struct clb_direct {
-    struct clb_check check;
-    struct clb_runtime *runtime;
-};
-
 /* What has been chosen for each precision; the checks guard it. */
 static struct selection {
     struct clb_check check;
@@ -123,11 +117,6 @@ static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_v
     return variant_build(runtime, variant, false, &variant->program);
 }
 
-static bool has_direct(const struct clb_gemm_variant *variant)
-{
-    return variant->family->has_direct && variant->tuning.value[CLB_PARAM_DIRECT] != 0;
-}
-
 static clb_status check_products(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant, bool direct)
 {
@@ -150,7 +139,7 @@ static clb_status make_variant(struct clb_runtime *runtime, clb_precision precis
     clb_status status = variant_prepare(runtime, variant);
     if (status == CLB_OK)
         status = check_products(runtime, variant, false);
-    return status == CLB_OK && direct == NULL && has_direct(variant)
+    return status == CLB_OK && direct == NULL && clb_gemm_has_direct(variant)
                ? check_products(runtime, variant, true)
                : status;
 }
@@ -368,12 +357,8 @@ static clb_status launch_and_check_direct(void *argument)
     return status == CLB_OK ? check_products(runtime, variant, true) : status;
 }
 
-clb_status clb_direct_prepare(const struct clb_gemm_variant *variant)
+clb_status clb_direct_check(const struct clb_gemm_variant *variant)
 {
-    if (!has_direct(variant))
-        return CLB_ERR_UNSUPPORTED;
-    if (variant->direct == NULL)
-        return CLB_OK;
     return clb_check_once(&variant->direct->check, "B is always packed", launch_and_check_direct,
                           &variant, sizeof variant);
 }
