@@ -1,7 +1,7 @@
 /* The failing OpenCL table, expanded from the loader's list. */
 #include "fakecl.h"
 
-#include "engine/ocl/queue_private.h"
+#include "engine/ocl/cl.h"
 #include "tap.h"
 
 #include <dlfcn.h>

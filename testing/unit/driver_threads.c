@@ -2,7 +2,7 @@
  * bound. */
 #include "tap.h"
 
-#include "engine/ocl/runtime.h"
+#include "engine/ocl/device.h"
 #include "engine/ocl/start.h"
 
 #include <sched.h>

@@ -8,7 +8,6 @@
 #define CLB_STRUCTURE_H
 
 #include "engine/kernel/kernel.h"
-#include "engine/ocl/memory.h"
 
 /* ---- operands -------------------------------------------------------------------------------- */
 

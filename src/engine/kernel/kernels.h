@@ -2,7 +2,7 @@
 #ifndef CLB_KERNELS_H
 #define CLB_KERNELS_H
 
-#include "engine/ocl/runtime.h"
+#include "engine/ocl/device.h"
 
 extern const struct clb_source clb_kernel_gemm_portable;
 extern const struct clb_source clb_kernel_gemm_cpu;

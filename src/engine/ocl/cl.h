@@ -1,8 +1,9 @@
-/* cl: the OpenCL functions of the system's ICD loader, dlopen'ed at first use, and their errors. */
+/* cl: what only this folder knows: the OpenCL functions of the system's ICD loader, dlopen'ed at
+ * first use, and their errors; commands, queues and programs. */
 #ifndef CLB_CL_H
 #define CLB_CL_H
 
-#include "device.h"
+#include "queue.h"
 
 /* The entry points that the shim uses, once. */
 #define CLB_CL_FUNCTIONS(X)                                                                        \
@@ -63,5 +64,170 @@ CLB_MUST_CHECK static inline clb_status clb_cl_check(cl_int status, const char *
 {
     return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_failed(status, what);
 }
+
+/* ---- commands and queues --------------------------------------------------------------------- */
+
+enum clb_verb {
+    CLB_LAUNCH,
+    CLB_WRITE,
+    CLB_WRITE_COPY, /* of few bytes, blocking; the enqueuing thread has a copy of them */
+    CLB_READ,
+    CLB_BARRIER,
+    CLB_MAP,
+    CLB_UNMAP,
+    CLB_ASK /* no command: call `ask` on the thread that enters the driver */
+};
+
+/* What a thread wants to have enqueued. The members of a launch, and those of all others. */
+struct clb_command {
+    enum clb_verb verb;
+    struct clb_queue *queue;
+
+    cl_kernel kernel;
+    const char *name; /* of the kernel, or of what the trace has: a constant */
+    const struct clb_argument *arguments;
+    size_t count;
+    cl_uint dimensions;
+    const size_t *global, *local;
+
+    cl_mem mem;
+    const struct clb_box *box;
+    size_t offset, size; /* that are mapped */
+    cl_map_flags flags;
+    void *host;
+    clb_status (*ask)(struct clb_queue *queue);
+
+    cl_uint waits;
+    const clb_event *wait_list;
+};
+
+/* What the thread is to do: first member of a larger struct, which `run` frees. */
+struct clb_request {
+    void (*run)(struct clb_request *request);
+    /* Whether all that it uses has been made; NULL where it uses nothing of other queues. */
+    bool (*is_ready)(const struct clb_request *request);
+    bool overtakes; /* it belongs to a queue for transfers */
+    struct clb_request *next;
+};
+
+/* What becomes of a command. Who holds a reference may ask for it. */
+struct clb_event {
+    _Atomic unsigned references;
+    struct clb_queue *queue;
+    /* Of the thread that enqueues. NULL when the command is not enqueued; and where that is a
+     * thread of its own, when it has ended. */
+    cl_event handle;
+    cl_uint launch;   /* the number of the queue's last launch so far, be it this one */
+    bool finishes;    /* the command ends a queue: clb_event_end finishes it */
+    void *mapped;     /* the memory that the command has mapped; known when it is enqueued */
+    const char *name; /* in the trace; NULL: not in it */
+    double enqueued;  /* clb_now(), only with a trace */
+    /* Only with an enqueuing thread, which writes these two, `status` before `ended`. */
+    clb_status status;
+    atomic_bool ended;
+    struct clb_event *next; /* in the queue's list, under its lock */
+    /* The enqueuing thread's, but for `is_watched`: whoever sets it leaves the request. */
+    struct clb_request request;
+    atomic_bool is_watched;
+    struct clb_event *next_watched;
+};
+#define CLB_EVENT_OF(its_request)                                                                  \
+    ((clb_event)(void *)((char *)(its_request)-offsetof(struct clb_event, request)))
+
+/* Queues are never freed. */
+struct clb_queue {
+    struct clb_runtime *runtime;
+    cl_command_queue handle;
+    bool keeps; /* keep the events of commands */
+    bool is_for_transfers;
+    pthread_mutex_t lock;
+    /* Commands that are not yet checked, a reference to each, and their number; under the lock. */
+    clb_event first, last;
+    pthread_mutex_t spare_lock;
+    clb_event spare; /* for later events, so that warm calls need no memory; under spare_lock */
+    size_t count;
+    atomic_bool failed;    /* a command or clFinish has failed; never reset */
+    _Atomic int error;     /* the clb_status of the first command that could not be enqueued */
+    atomic_bool unended;   /* it was to be finished, and clFinish has not succeeded */
+    atomic_bool busy;      /* there were commands since it was to be finished */
+    atomic_bool unflushed; /* there were commands since it was flushed */
+    /* The launching thread's, one at a time. */
+    unsigned unmarked;     /* launches since `mark` */
+    clb_event mark;        /* of a launch, or NULL */
+    _Atomic cl_uint given; /* launches so far */
+    /* The number of the last launch that has run, at a place of its own in the device's memory, and
+     * in memory that the CPU reads; both are the same where memory is shared. NULL before the first
+     * launch. */
+    struct clb_buffer *chain, *report;
+    cl_uint place;
+    cl_uint launches; /* that are enqueued, by the thread that enqueues */
+    long number;      /* in the trace */
+};
+
+/* A source built with options; never freed. Driver tasks add them to the runtime's list. */
+struct clb_program {
+    const struct clb_source *source;
+    cl_program handle;
+    clb_status status;
+    bool is_new; /* compiled by this process */
+    char
+        *identity; /* all that determines the binary: what is stored about it has this in its key */
+    struct clb_program *next;
+    char options[];
+};
+/* The program, or NULL where it has not been made; and make it (program.c). */
+struct clb_program *clb_program_find(struct clb_runtime *runtime, const struct clb_source *source,
+                                     const char *options);
+clb_status clb_program_make(struct clb_runtime *runtime, const struct clb_source *source,
+                            const char *options, struct clb_program **program) CLB_MUST_CHECK;
+
+/* ---- enqueuer.c ------------------------------------------------------------------------------ */
+
+/* Called when the device starts: make the thread if the device is one where it does all
+ * (CLB_QUIRK_ONE_ENQUEUER). Tests may have it on every device with its own memory. */
+clb_status clb_enqueuer_start(const struct clb_device *device) CLB_MUST_CHECK;
+extern bool clb_enqueuer_always;
+/* True when there is the thread, so that all commands are to be left to it. */
+extern atomic_bool clb_enqueuer_made;
+static inline bool clb_enqueuer_exists(void)
+{
+    return atomic_load_explicit(&clb_enqueuer_made, memory_order_relaxed);
+}
+extern CLB_THREAD bool clb_enqueuer_is_self; /* this is the thread */
+
+/* Leave a copy of a command, with references to its events and, unless that is NULL, to `event`. */
+clb_status clb_enqueuer_post(const struct clb_command *command, clb_event event) CLB_MUST_CHECK;
+/* Have the thread ask for a command from now on, until it calls clb_event_end. */
+void clb_enqueuer_watch(clb_event event);
+/* Leave a request; it is carried out after all that were left before, or, if it overtakes, after
+ * all of those that do so too. */
+void clb_enqueuer_leave(struct clb_request *request);
+
+/* Wait until the thread has nothing to do, but no longer than this: the process ends. */
+void clb_enqueuer_await_idle(double seconds);
+
+/* ---- queue_open.c ---------------------------------------------------------------------------- */
+
+/* Called before a queue's first launch, which is not made where there is no memory for numbers. */
+clb_status clb_queue_count_launches(struct clb_queue *queue) CLB_MUST_CHECK;
+/* Add the times of a command that has ended to the trace. */
+CLB_COLD void clb_event_trace(const struct clb_event *event);
+
+/* ---- queue.c, for transfers.c and the thread ------------------------------------------------- */
+
+/* Give a command to its queue: the one way for all commands. `finishes`: see clb_event. */
+clb_status clb_queue_give(struct clb_command command, bool finishes,
+                          clb_event *event) CLB_MUST_CHECK;
+/* Carry out a command that was left. What fails, fails its queue and ends `event`. */
+void clb_queue_carry_out(const struct clb_command *command, clb_event event);
+void clb_event_retain(clb_event event);
+/* The command of an event has ended, or could not be enqueued. */
+void clb_event_end(clb_event event, clb_status status);
+/* False also when the driver does not say. */
+bool clb_cl_event_is_pending(cl_event event);
+/* Release the driver's event of a command that has ended. */
+void clb_event_release_handle(clb_event event);
+/* Flush a queue, unless nothing has been enqueued since that was done. */
+clb_status clb_queue_flush_now(struct clb_queue *queue);
 
 #endif

@@ -11,7 +11,6 @@
  * call, the thread stays there: the device is abandoned by who waits, and no more requests are
  * left. */
 #include "cl.h"
-#include "queue_private.h"
 
 #include <math.h>
 #include <pthread.h>

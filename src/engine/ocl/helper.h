@@ -2,7 +2,7 @@
 #ifndef CLB_HELPER_H
 #define CLB_HELPER_H
 
-#include "runtime.h"
+#include "device.h"
 
 struct clb_record;
 

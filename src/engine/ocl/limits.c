@@ -1,5 +1,5 @@
 /* Resource limits: may a driver start, or compile, in this process? */
-#include "memory.h"
+#include "device.h"
 #include "start.h"
 #include "host/process.h"
 

@@ -1,7 +1,6 @@
 /* Compiled programs: one entry for every source and option string, in memory and on disk. */
 #include "cl.h"
 #include "helper.h"
-#include "queue_private.h"
 #include "start.h"
 #include "store.h"
 #include "host/process.h"

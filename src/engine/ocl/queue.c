@@ -24,7 +24,6 @@
  * enqueues for all (enqueuer.c), by the same function. What that thread can't enqueue fails the
  * queue: the next function that uses it says so. */
 #include "cl.h"
-#include "queue_private.h"
 
 #include <math.h>
 #include <sched.h>

@@ -2,7 +2,7 @@
 #ifndef CLB_QUEUE_H
 #define CLB_QUEUE_H
 
-#include "memory.h"
+#include "device.h"
 
 /* All commands are enqueued by these functions. They keep each command's event until its execution
  * status has been checked. The caller releases an event that a function returns in *event; `event`

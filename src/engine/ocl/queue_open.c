@@ -1,7 +1,6 @@
 /* What is done once for a queue: it is opened, and gets a place for the number of the last launch
  * that has run; and what is read of its commands for the trace. */
 #include "cl.h"
-#include "queue_private.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* The queues, programs and kernel objects of one call, and the calls that are on the device at
  * once. */
 #include "cl.h"
-#include "queue_private.h"
 
 #include <stdlib.h>
 #include <string.h>

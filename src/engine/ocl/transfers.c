@@ -1,6 +1,5 @@
 /* Commands that move or map memory, and waits for them. */
 #include "cl.h"
-#include "queue_private.h"
 
 #include <stdlib.h>
 #include <string.h>
