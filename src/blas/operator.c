@@ -3,7 +3,6 @@
  * that their own errors are far below those that are looked for. */
 #include "operator.h"
 #include "routines.h"
-#include "host/workers.h"
 
 #include <float.h>
 #include <math.h>

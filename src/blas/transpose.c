@@ -1,7 +1,6 @@
 /* Matrices by rows as matrices by columns and back, copies of triangles, and the search for NaN and
  * infinity: work of the CPU, by as many threads as are free. */
 #include "blas.h"
-#include "host/workers.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  *
  * Only whole pages inside a range are prefaulted, and their content does not change. When the
  * system lacks or refuses a request, the pages are allocated by faults. */
-#include "workers.h"
+#include "host.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

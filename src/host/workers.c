@@ -3,7 +3,7 @@
  *
  * After a fork they exist in the parent only. The child never uses them, because it has abandoned
  * the device. */
-#include "workers.h"
+#include "host.h"
 
 #include <dlfcn.h>
 #include <link.h>

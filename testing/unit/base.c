@@ -1,6 +1,5 @@
 /* The base layer: numbers, configuration, extents, text, log, guest guard, forks. */
 #include "host/process.h"
-#include "host/workers.h"
 #include "tap.h"
 
 #include <dlfcn.h>

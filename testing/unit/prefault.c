@@ -5,7 +5,6 @@
 #include "matrix.h"
 #include "tap.h"
 #include "engine/transfer/transfer_queue.h"
-#include "host/workers.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

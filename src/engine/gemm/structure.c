@@ -1,7 +1,6 @@
 /* What a product consists of: its operands, of which a triangle may be stored, its passes over the
  * depth, and the part of C that it computes. */
 #include "structure.h"
-#include "host/workers.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,6 @@
  * where they cross the diagonal through a buffer. Triangular operands are packed in one piece by a
  * kernel of their own if the family has one. */
 #include "structure.h"
-#include "host/workers.h"
 
 #include <stdlib.h>
 #include <string.h>

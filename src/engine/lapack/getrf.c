@@ -2,8 +2,6 @@
  * device that shares the host's memory. */
 #include "getrf.h"
 
-#include "host/workers.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
  * it over the factors. A failure until then leaves the factors intact for the next library; the
  * copy can't fail. */
 #include "rhs_blocks.h"
-#include "host/workers.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* What the runs of all algorithms have in common, see job.h. */
 #include "job.h"
 
-#include "host/workers.h"
-
 #include <string.h>
 
 /* ---- open and close -------------------------------------------------------------------------- */

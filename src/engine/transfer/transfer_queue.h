@@ -33,7 +33,6 @@
 #define CLB_TRANSFER_QUEUE_H
 
 #include "engine/kernel/kernel.h"
-#include "host/workers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

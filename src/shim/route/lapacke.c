@@ -9,7 +9,6 @@
  * Source: LAPACKE (LAPACK Users' Guide; lapacke.h of Reference LAPACK). */
 #include "engine/device_blas/device_blas.h"
 #include "run.h"
-#include "host/workers.h"
 
 #include <stdlib.h>
 
