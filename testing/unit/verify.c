@@ -8,7 +8,7 @@
 #include "fakecl.h"
 #include "blas/judge.h"
 #include "engine/kernel/kernel.h"
-#include "shim/route/run.h"
+#include "shim/route/route.h"
 #include "routed.h"
 #include "tap.h"
 

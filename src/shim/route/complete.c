@@ -4,7 +4,7 @@
  * A part of C of xSYMM, xSYRK, xSYR2K or xGEMMTR is computed by the routine itself where the part
  * has the structure that the routine computes, otherwise by xGEMM. xGEMMTR can also be computed by
  * xGEMM alone, for libraries that lack it. */
-#include "run.h"
+#include "route.h"
 
 bool clb_run_complete_parts(struct clb_run *run,
                             void (*compute)(struct clb_run *, const struct clb_rect *))

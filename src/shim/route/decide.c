@@ -5,7 +5,7 @@
  * history's to decide; predict.c has the gates for others, which start the device where that pays
  * and ask what both sides take. */
 #include "engine/kernel/kernel.h"
-#include "run.h"
+#include "route.h"
 
 #include <math.h>
 

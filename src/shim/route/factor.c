@@ -4,7 +4,7 @@
  * same reflectors. */
 #include "engine/kernel/kernel.h"
 #include "engine/lapack/lapack.h"
-#include "run.h"
+#include "route.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  *
  * Source: LAPACKE (LAPACK Users' Guide; lapacke.h of Reference LAPACK). */
 #include "engine/device_blas/device_blas.h"
-#include "run.h"
+#include "route.h"
 
 #include <stdlib.h>
 

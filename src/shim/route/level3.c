@@ -1,7 +1,7 @@
 /* Level 3 of BLAS but xTRSM: xGEMM, xTRMM, xSYMM, xSYRK, xSYR2K, xGEMMTR and their Hermitian forms.
  * What the next library does for parts that are missing is in complete.c. */
 #include "engine/gemm/gemm.h"
-#include "run.h"
+#include "route.h"
 
 static clb_status product_run(struct clb_run *run)
 {

@@ -4,7 +4,7 @@
 #include "engine/device_blas/device_blas.h"
 #include "engine/ocl/helper.h"
 #include "profile.h"
-#include "run.h"
+#include "route.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* The life of a call, the same for all routines: it is described, decided about (decide.c), run on
  * the device by its family, and finished or declined. */
 #include "engine/kernel/kernel.h"
-#include "run.h"
+#include "route.h"
 
 #include <math.h>
 #include <stdlib.h>

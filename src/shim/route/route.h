@@ -1,10 +1,12 @@
 /* route: decides where a call is computed. Recursion guard, policy, outcome, recovery, statistics.
  *
  * A call is *declined* (the interface then calls the next library with the original arguments), or
- * it has been computed: on the device, or recovered by the next library after the device failed. */
+ * it has been computed: on the device, or recovered by the next library after the device failed.
+ * First what other folders see, then what the files of this one know of a call on its way. */
 #ifndef CLB_ROUTE_H
 #define CLB_ROUTE_H
 
+#include "history.h"
 #include "shim/next/next.h"
 
 /* Why a call went to the next library, X(id, name): a closed list, docs/report.md explains each. */
@@ -63,5 +65,230 @@ void clb_route_configure(void);
 struct clb_text;
 void clb_stats_format_json(struct clb_text *text);
 void clb_stats_format_table(struct clb_text *text);
+
+/* ---- one call on its way ---------------------------------------------------------------------
+ *
+ * What is the same for all calls is in route.c; a family of routines (level3.c, factor.c, solve.c)
+ * says how they are computed on the device and completed by the next library. */
+
+struct clb_device;
+struct clb_gemm_variant;
+struct clb_run;
+struct clb_runtime;
+struct clb_verification;
+
+#define CLB_NEEDS(kind) (1U << CLB_KIND_##kind)
+
+/* One for each kind of routines. */
+struct clb_ops {
+    /* Run on the device, inside clb_thread_state_save/restore, and set the progress below. */
+    clb_status (*run)(struct clb_run *run);
+    /* After `run` and clb_thread_state_restore: compute missing parts of the result by the next
+     * library. True when there were any. */
+    bool (*complete)(struct clb_run *run, clb_status status);
+    /* Kinds of the next library's functions without which the call is declined, CLB_NEEDS. */
+    unsigned needs;
+    /* `auto` compares with the table's smallest dimension: 0, the smallest of m, n and k; else m
+     * alone, or half of the smallest. */
+    enum { CLB_SMALLEST, CLB_SMALLEST_M, CLB_SMALLEST_HALF } smallest;
+};
+
+struct clb_run {
+    const struct clb_ops *ops;
+    struct clb_entry *entry;
+    struct clb_call *call;      /* the entry's */
+    struct clb_host_blas *host; /* set before `run`, but for products that the history knows */
+    int64_t m, n, k;            /* arguments of the work formula */
+    double work, flops;         /* of that, and of the call */
+
+    /* Set by decide.c and predict.c. */
+    clb_reason reason; /* of a gate that has several */
+    double begin;      /* by clb_now, where this call may start the device; 0: it is there */
+    struct clb_next_library next; /* that the call is compared with */
+    struct clb_runtime *runtime;  /* with `variant`, of a call that is for the device */
+    const struct clb_gemm_variant *variant;
+    struct clb_history_key key;
+    struct clb_decision known;        /* by the history, where that is_known; the call may be one */
+    bool is_known, asks;              /* of those that go to the other side, to be timed there, */
+    bool turned;                      /* and is it */
+    unsigned stands_for;              /* calls like it, most of which nothing was asked about */
+    struct clb_prediction alone;      /* without other calls; 0: none was made */
+    struct clb_prediction prediction; /* beside those that are in flight */
+
+    /* verify.c's; owned, NULL where the result is not to be verified. */
+    struct clb_verification *verification;
+    int size_class; /* for that: by powers of two of the edge */
+
+    /* Set by `run`, and the status and seconds that it has taken. */
+    clb_reason declined;   /* why run did nothing after all; CLB_REASONS: it did */
+    size_t parts, written; /* the parts of the result, and how many of them are written */
+    double share;          /* share of the written parts' operations done by the device, 0 to 1 */
+    const char *kernel;    /* NULL: the variant's name */
+    struct clb_gemm_progress progress; /* of a result that is written in parts */
+    void *results;                     /* the family's; owned */
+    clb_status status;
+    double seconds;
+};
+
+/* route.c: set the progress of a result that is written in parts from the algorithm's. */
+void clb_run_take_progress(struct clb_run *run, clb_status status);
+
+/* ---- complete.c: by the next library --------------------------------------------------------- */
+
+/* After a failure: call `compute` for each missing part, or once with NULL when nothing was
+ * written, and return true. A part of B or C is a call of the routine, but for xSYMM, xSYRK,
+ * xSYR2K, xGEMMTR and their Hermitian forms: level3. */
+bool clb_run_complete_parts(struct clb_run *run,
+                            void (*compute)(struct clb_run *, const struct clb_rect *));
+void clb_run_compute_part(struct clb_run *run, const struct clb_rect *rect);
+void clb_level3_compute_part(struct clb_run *run, const struct clb_rect *rect);
+
+/* Where the caller has passed a workspace for a call that has been computed: its first element
+ * becomes the best size, as the next library says to a query. */
+void clb_run_give_size(const struct clb_run *run);
+
+/* ---- decide.c -------------------------------------------------------------------------------- */
+
+/* The gates that need neither the driver nor a guard of the host's state. CLB_REASONS: the call may
+ * be one for the device. */
+clb_reason clb_decide(struct clb_run *run);
+/* The other gates, inside clb_thread_state_save/restore. CLB_REASONS: the run's runtime and variant
+ * are set, and the call is to run there. */
+clb_reason clb_decide_on_device(struct clb_run *run);
+
+bool clb_run_is_query(const struct clb_run *run);
+/* Whether it is a query for a workspace's size, or has a wrong argument. */
+bool clb_run_computes_nothing(const struct clb_run *run);
+/* Whether both sides' durations are known. False also for calls that were declined before they were
+ * asked about. */
+bool clb_run_is_predicted(const struct clb_run *run);
+/* True where the device is used at once and whatever it costs, as the user has asked for. */
+bool clb_starts_at_once(void);
+/* The library that calls of a host, or where that is NULL of a target, are compared with. */
+struct clb_next_library clb_decide_next(const struct clb_host_blas *host,
+                                        const struct clb_target *target);
+/* What tells the call's entry of the history from others. */
+struct clb_history_key clb_decide_key(const struct clb_entry *entry,
+                                      const struct clb_next_library *next);
+/* Whether the history's decisions count for the call, and it adds to them. */
+bool clb_decide_has_history(const struct clb_run *run);
+/* Whether what calls take is written to a profile: CLBLAS_SHIM_LEARN. Whether such calls are timed
+ * on both sides; and the call's duration on the device says something. */
+bool clb_decide_learns(void);
+bool clb_decide_times_both(const struct clb_run *run);
+bool clb_run_is_learnt(const struct clb_run *run);
+/* How many times as long as alone a call takes on a side beside so many others. */
+double clb_decide_crowding(const struct clb_next_library *next, clb_side side, double others);
+/* How many other threads' calls count beside such a one. */
+double clb_decide_others(const struct clb_prediction *alone);
+void clb_decide_set_prediction(struct clb_run *run, const struct clb_prediction *alone);
+
+/* ---- predict.c: calls that the history does not know, and what calls take -------------------- */
+
+/* The call may be one of those that go to the other side, to be timed there. */
+void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone);
+
+/* The gates for calls that the history doesn't know. A device that is not started yet is not worth
+ * starting for this call; by what both sides take the call is one for the next library; kernels of
+ * a call that starts the device are not ready. The reason is the run's. */
+bool clb_predict_declines_start(struct clb_run *run);
+bool clb_predict_declines(struct clb_run *run);
+bool clb_predict_has_no_kernels(struct clb_run *run);
+
+/* Until when, by clb_now, a call waits for a device that starts. */
+double clb_predict_time_limit(const struct clb_run *run);
+/* Keep the decision of a call that was asked about, for the next one like it. */
+void clb_predict_remember(struct clb_run *run, clb_reason reason);
+
+/* The process's CPU time where the device is the CPU: others that use the CPU lengthen a call, but
+ * not its CPU time; else NAN. The call has taken run->seconds on the device since cpu_begin. */
+double clb_predict_cpu_now(const struct clb_device *device);
+void clb_predict_learn(const struct clb_run *run, double cpu_begin);
+
+/* The call is declined: note in it what is to be done when the next library has returned; and it
+ * has taken so many seconds for a call that is `learnt` or `compared`. */
+void clb_predict_declined(const struct clb_run *run, clb_reason reason);
+void clb_predict_learn_next(const struct clb_entry *entry, double seconds);
+
+/* ---- threshold.c ----------------------------------------------------------------------------- */
+
+/* The work below which a call of a routine is declined: the user's, +inf in mode `off`, 0 in
+ * `always`, or, `auto`, what the tables and profiles say. */
+extern struct clb_threshold {
+    _Atomic double work;
+    bool is_auto; /* the user has set none: predictions and the tables decide */
+} clb_thresholds[CLB_ROUTINES];
+extern size_t clb_cpus; /* of the system */
+extern atomic_bool clb_route_is_configured;
+
+static inline bool clb_run_is_auto(const struct clb_run *run)
+{
+    return clb_thresholds[run->entry->symbol->routine].is_auto;
+}
+
+static inline bool clb_run_is_small(const struct clb_run *run)
+{
+    return run->work < atomic_load_explicit(&clb_thresholds[run->entry->symbol->routine].work,
+                                            memory_order_relaxed);
+}
+
+/* What is known of a device's times beside a next library sets them: its owner's device is NULL
+ * where none is known. And where this process can no longer use a device. */
+struct clb_cost_machine;
+void clb_threshold_settle(const struct clb_cost_machine *owner);
+void clb_threshold_decline_all(void);
+
+/* ---- lapacke.c ------------------------------------------------------------------------------- */
+
+static inline bool clb_run_is_lapacke(const struct clb_run *run)
+{
+    return run->entry->lapacke != NULL;
+}
+
+/* decode: note the matrices, before the checks. open: called before the call is run; returns
+ * CLB_REASONS, or the reason to decline the call. close: frees the copies; with `computed`, first
+ * stores the results in the caller's matrices. */
+void clb_lapacke_decode(struct clb_run *run);
+clb_reason clb_lapacke_open(struct clb_run *run);
+void clb_lapacke_close(struct clb_run *run, bool computed);
+
+/* ---- verify.c -------------------------------------------------------------------------------- */
+
+/* Routines and classes of size whose results have passed at their first use. */
+enum { CLB_VERIFY_CLASSES = 16 };
+extern atomic_bool clb_verify_passed[CLB_ROUTINES][CLB_VERIFY_CLASSES];
+
+/* begin: called before `run` where the configuration asks for verification; where the call is to be
+ * verified, copies what it overwrites. Returns CLB_REASONS, or the reason to decline the call. The
+ * others are for a call that is to be verified. end: called after `complete`; false when the result
+ * is wrong: then the matrices of the call are as they were, the device is quarantined, and the call
+ * must be declined. free: frees the copies. */
+clb_reason clb_verify_begin(struct clb_run *run);
+bool clb_verify_end(struct clb_run *run);
+void clb_verify_free(struct clb_run *run);
+
+extern _Atomic long clb_verified_calls; /* for tests */
+
+/* ---- stats.c --------------------------------------------------------------------------------- */
+
+/* Calls are to be counted and timed, for a report or to learn. Constant once clb_route_configure
+ * has run. */
+extern bool clb_stats_wanted;
+void clb_stats_configure(void);
+
+/* Whether calls are counted or logged; whether their duration on the device is wanted. */
+static inline bool clb_calls_are_observed(void)
+{
+    return clb_stats_wanted || clb_log_wanted(CLB_LOG_DEBUG);
+}
+static inline bool clb_runs_are_timed(void)
+{
+    return clb_calls_are_observed() || clb_trace_wanted();
+}
+
+/* Count and log a call: one that is declined, or one that was computed on the device or, if
+ * `recovered`, begun there. Those that another call makes (`inside`) are also counted apart. */
+void clb_stats_declined(const struct clb_run *run, clb_reason reason);
+void clb_stats_computed(const struct clb_run *run, bool recovered, double seconds_next);
 
 #endif

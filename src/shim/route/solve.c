@@ -2,7 +2,7 @@
  * result that don't depend on each other; xORGQR, in columns; and inverses, xGETRI, xTRTRI, xLAUUM
  * and xPOTRI, at once. */
 #include "engine/lapack/lapack.h"
-#include "run.h"
+#include "route.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "engine/ocl/helper.h"
 #include "host/process.h"
 #include "profile.h"
-#include "run.h"
+#include "route.h"
 
 #include <errno.h>
 #include <math.h>

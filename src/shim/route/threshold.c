@@ -7,7 +7,7 @@
  * logged min_work stays -infinity, so that all reach clb_route. */
 #include "host/process.h"
 #include "profile.h"
-#include "run.h"
+#include "route.h"
 
 #include <math.h>
 #include <pthread.h>

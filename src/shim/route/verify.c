@@ -6,7 +6,7 @@
 #include "blas/judge.h"
 #include "engine/kernel/kernel.h"
 #include "engine/ocl/device.h"
-#include "run.h"
+#include "route.h"
 
 #include <math.h>
 #include <stdio.h>
