@@ -1,6 +1,6 @@
-/* LAPACK xGETRF in the caller's memory: the steps, which getrf.h describes, and all of it on a
+/* LAPACK xGETRF in the caller's memory: the steps, which job.h describes, and all of it on a
  * device that shares the host's memory. */
-#include "getrf.h"
+#include "job.h"
 
 #include <stdlib.h>
 #include <string.h>

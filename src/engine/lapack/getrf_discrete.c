@@ -6,7 +6,7 @@
  * columns, with their rows in the final order, to one of a few chunks of memory, from which the
  * transfer queue writes them to the caller's matrix, from left to right. */
 #include "engine/transfer/transfer_queue.h"
-#include "getrf.h"
+#include "job.h"
 
 #include <stdlib.h>
 

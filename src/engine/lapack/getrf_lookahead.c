@@ -13,7 +13,7 @@
  * step t+2 on. What a queue reads of the other's results is final: panels, and their interchanges
  * as moves. */
 #include "engine/transfer/transfer_queue.h"
-#include "getrf.h"
+#include "job.h"
 
 #include <stdlib.h>
 

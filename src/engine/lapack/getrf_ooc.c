@@ -10,13 +10,13 @@
  * Downloads go to a copy of the matrix in host memory, from which the panels are uploaded again. So
  * the caller's matrix stays intact until everything is complete, and writing it then needs nothing
  * from the driver. The columns of the copy lack later interchanges, as those on the device do in
- * the in-core algorithm (getrf.h).
+ * the in-core algorithm (job.h).
  *
  * lu->x describes the whole matrix, but only a block of it is in memory: columns keep their
- * numbers, so that the functions of getrf.h need not know. The offset is that of a column 0 which
+ * numbers, so that the functions of job.h need not know. The offset is that of a column 0 which
  * may lie before the buffer. Offsets of parts are computed modulo 2^64 and are right. */
 #include "engine/transfer/transfer_queue.h"
-#include "getrf.h"
+#include "job.h"
 
 #include <stdlib.h>
 #include <unistd.h>

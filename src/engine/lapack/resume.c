@@ -1,6 +1,6 @@
 /* After a failure: the CPU finishes factorisations of which the first columns are written, by the
  * next library. */
-#include "getrf.h"
+#include "job.h"
 
 #include <string.h>
 
