@@ -1,5 +1,6 @@
 /* The exported names, and calls of the next library's functions of these names by the shim itself:
- * for the algorithms, and for parts of a result that the device has not computed.
+ * for the algorithms, and for parts of a result that the device has not computed. How many threads
+ * these have.
  *
  * Arguments are passed as the signature in routines.def says. In the ABIs of x86-64 and AArch64
  * integers and addresses travel in one sequence of registers and 8-byte stack slots and
@@ -184,6 +185,74 @@ size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_ca
         ((with_doubles *)target->function)(LIST(to.list), to.floating[0].d[0], to.floating[1].d[0]);
     int64_t result = to.wide ? info.wide : info.narrow;
     return result > 0 ? (size_t)result : 0;
+}
+
+/* ---- one thread for a while ------------------------------------------------------------------
+ *
+ * OpenBLAS's idle threads spin for 25 ms after each call; when the device is the CPU they take CPU
+ * time from it. OpenBLAS has one thread count for the process: the first holder sets it to one, and
+ * the last one restores it unless the program has set another since. Meanwhile other callers get
+ * one thread as well. A child that was forked meanwhile has no holders: its next call sets the
+ * count back. Doing that in the fork handler would start threads during the fork. */
+
+static struct clb_mutex threads_lock = CLB_MUTEX_INITIALIZER; /* guards what follows */
+static void (*set_threads)(int count);
+static int (*get_threads)(void);
+static size_t holders;
+static int threads_before;
+
+_Atomic unsigned clb_next_threads_process;
+
+static void give_back(void)
+{
+    if (get_threads() == 1)
+        set_threads(threads_before);
+}
+
+/* The holders' threads do not exist in a forked child. */
+static void lock_holders(void)
+{
+    if (!clb_lock(&threads_lock))
+        return;
+    if (holders > 0)
+        give_back();
+    holders = 0;
+    atomic_store(&clb_next_threads_process, clb_generation());
+}
+
+void clb_next_forget_holders(void)
+{
+    lock_holders();
+    clb_unlock(&threads_lock);
+}
+
+bool clb_next_hold_threads(const struct clb_target *target)
+{
+    bool held = false;
+    if (target->set_threads == NULL || target->get_threads == NULL)
+        return false;
+    lock_holders();
+    if (holders == 0) {
+        threads_before = target->get_threads();
+        set_threads = target->set_threads;
+        get_threads = target->get_threads;
+    }
+    /* Only one library is held at a time; one that has one thread already needs no change. */
+    if (set_threads == target->set_threads && threads_before > 1) {
+        held = true;
+        if (holders++ == 0)
+            set_threads(1);
+    }
+    clb_unlock(&threads_lock);
+    return held;
+}
+
+void clb_next_release_threads(void)
+{
+    lock_holders();
+    if (holders > 0 && --holders == 0)
+        give_back();
+    clb_unlock(&threads_lock);
 }
 
 /* ---- the functions of struct clb_host_blas --------------------------------------------------- */
