@@ -213,11 +213,8 @@ clb_status clb_queue_count_launches(struct clb_queue *queue) CLB_MUST_CHECK;
 /* Add the times of a command that has ended to the trace. */
 CLB_COLD void clb_event_trace(const struct clb_event *event);
 
-/* ---- queue.c, for transfers.c and the thread ------------------------------------------------- */
+/* ---- queue.c, for the thread ----------------------------------------------------------------- */
 
-/* Give a command to its queue: the one way for all commands. `finishes`: see clb_event. */
-clb_status clb_queue_give(struct clb_command command, bool finishes,
-                          clb_event *event) CLB_MUST_CHECK;
 /* Carry out a command that was left. What fails, fails its queue and ends `event`. */
 void clb_queue_carry_out(const struct clb_command *command, clb_event event);
 void clb_event_retain(clb_event event);
