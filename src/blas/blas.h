@@ -148,4 +148,199 @@ bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const 
 void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols, const void *x,
                    size_t ldx, void *y, size_t ldy);
 
+/* ---- call.c: the rows of routines.def, one for each precision, and calls of them --------------
+ */
+
+/* What routines compute, X(kind, work): the same for all precisions, and for Hermitian, recursive
+ * and adjoint (LQ) forms. `work` is the row of offload.def that holds the threshold, CLB_WORK_...
+ */
+#define CLB_KIND_TABLE(X)                                                                          \
+    X(gemm, PRODUCT)                                                                               \
+    X(gemmtr, PRODUCT) /* a triangle of a product */                                               \
+    X(syrk, PRODUCT)   /* a triangle of A*A^T */                                                   \
+    X(syr2k, PRODUCT)  /* a triangle of A*B^T + B*A^T */                                           \
+    X(symm, PRODUCT)                                                                               \
+    X(trmm, PRODUCT)                                                                               \
+    X(trsm, SOLVE)                                                                                 \
+    X(potrf, DEFINITE)                                                                             \
+    X(potrs, SOLVE)                                                                                \
+    X(posv, DEFINITE)                                                                              \
+    X(trtri, INVERT)                                                                               \
+    X(lauum, SQUARE)                                                                               \
+    X(potri, INVERT_DEFINITE)                                                                      \
+    X(getrf, FACTOR)                                                                               \
+    X(getrs, SOLVE)                                                                                \
+    X(getri, INVERT)                                                                               \
+    X(gesv, FACTOR)                                                                                \
+    X(geqrf, REFLECT)                                                                              \
+    X(ormqr, REFLECT)                                                                              \
+    X(orgqr, REFLECT)
+
+typedef enum clb_kind {
+#define CLB_KIND(kind, work) CLB_KIND_##kind,
+    CLB_KIND_TABLE(CLB_KIND)
+#undef CLB_KIND
+        CLB_KINDS
+} clb_kind;
+
+typedef enum clb_routine {
+#define CLB_NAME(name, precision, library)          CLB_ROUTINE_##name,
+#define CLB_ROUTINE(stem, precisions, library, ...) CLB_NAMES_##precisions(CLB_NAME, stem, library)
+#include "routines.def"
+#undef CLB_ROUTINE
+#undef CLB_NAME
+    CLB_ROUTINES
+} clb_routine;
+
+/* The rows, whatever the precision. */
+typedef enum clb_stem {
+#define CLB_ROUTINE(stem, ...) CLB_STEM_##stem,
+#include "routines.def"
+#undef CLB_ROUTINE
+    CLB_STEMS
+} clb_stem;
+
+/* See routines.def. */
+struct clb_routine_info {
+    const char *name; /* "dgemm" */
+    const char *stem; /* "gemm" */
+    clb_stem row;
+    clb_kind kind;
+    clb_precision precision;
+    const char *signature, *shapes, *limits;
+    const char *trans; /* letters allowed in this precision */
+    const char *flags, *sizes, *others;
+};
+
+extern const struct clb_routine_info clb_routines[CLB_ROUTINES];
+
+/* The work formula of a row, for the sizes that it names. */
+double clb_work_of(clb_stem row, double m, double n, double k);
+
+/* Whether the routine has the flag: see routines.def. */
+bool clb_routine_has_flag(clb_routine routine, char flag);
+
+/* The first routine of a kind in a precision; `adjoint`: that with the flag l, where there is one.
+ */
+clb_routine clb_routine_of(clb_kind kind, clb_precision precision, bool adjoint);
+
+/* ---- call.c: calls, and what a signature says of them -----------------------------------------
+ *
+ * A call of any routine: the arguments under their names, of column-major matrices. From the entry
+ * to the algorithms, to the next library and to the check of a result it is described by this. */
+
+#define CLB_OP_INVALID ((clb_op)-1)
+
+struct clb_call {
+    clb_routine routine;
+    clb_kind kind;           /* the routine's, */
+    clb_precision precision; /* and its */
+    char invalid; /* the first side, uplo or diag that is none, as in the signature; l: layout */
+
+    bool right, upper, unit;
+    clb_op transa, transb; /* transa also where there is one trans; CLB_OP_INVALID: none */
+    /* In calls that are not checked yet these may be negative: see clb_call_size. m = n where the
+     * routine has no m. */
+    size_t m, n, k, nrhs, lda, ldb, ldc;
+    const void *alpha, *beta;
+    void *a, *b, *c, *ipiv, *tau;
+    void *work; /* of lwork elements, -1: only the best number is asked for */
+    int64_t lwork;
+    void *info;
+    bool wide; /* ipiv and info have 64-bit integers */
+};
+
+/* Set the routine, its kind and precision, and m where it has none. clb_call_of: a call without
+ * arguments. */
+void clb_call_set_routine(struct clb_call *call, clb_routine routine);
+struct clb_call clb_call_of(clb_routine routine);
+/* The same arguments for a routine of a kind that may be another one, xGETRF in xGESV. Then its
+ * options are left, N and not unit; `upper` stays. */
+struct clb_call clb_call_as(const struct clb_call *call, clb_kind kind);
+/* The call that computes a rectangle of C or of B, which must not depend on the rest of it: of a
+ * product, a triangular routine, xORMQR; whole columns where A is factored or its factors are. */
+struct clb_call clb_call_part(const struct clb_call *call, const struct clb_rect *rect);
+/* True for LQ: what QR computes of the adjoint matrices, whose rows and columns are exchanged. */
+static inline bool clb_call_is_adjoint(const struct clb_call *call)
+{
+    return clb_routine_has_flag(call->routine, 'l');
+}
+
+/* Whether the routine has an argument of this letter: see routines.def. */
+bool clb_signature_has(const struct clb_call *call, char letter);
+
+/* The value of a letter of `shapes`, `limits` or `sizes`. */
+int64_t clb_call_size(const struct clb_call *call, char letter);
+
+/* A matrix as `shapes` has it: its name, A, B or C. False: the routine has no such matrix. */
+struct clb_shape {
+    size_t rows, cols; /* see struct clb_call */
+    bool written, triangle;
+};
+bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *shape);
+
+/* False when beta is zero, so that C is only written; routines without a beta read what they write.
+ */
+bool clb_call_reads_c(const struct clb_call *call);
+
+/* The position of the first wrong argument in Fortran's list, from 1, by the checks of reference
+ * BLAS and LAPACK; 0 when all are right. */
+int clb_call_first_wrong(const struct clb_call *call);
+/* Whether a matrix that a valid call writes shares memory with another one of it, which BLAS and
+ * LAPACK don't allow. Triangles count as squares. */
+bool clb_call_overlaps(const struct clb_call *call);
+/* True when a valid call leaves nothing to compute on a device: a size is zero, or alpha is. */
+bool clb_call_is_quick(const struct clb_call *call);
+/* Options and sizes for the log, "NT m=5 n=6 k=7". */
+void clb_call_describe(const struct clb_call *call, char *text, size_t size);
+
+/* Turn a row-major call of BLAS into the column-major call on the same memory. *alpha is where its
+ * alpha may be. */
+void clb_call_turn(struct clb_call *call, clb_scalar *alpha);
+
+/* Scalars. `real`: of the precision's real type. */
+clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value);
+clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar);
+
+/* Elements of an array of Fortran integers, 64-bit ones if `wide`. */
+int64_t clb_integer_get(const void *array, size_t index, bool wide);
+void clb_integer_set(void *array, size_t index, bool wide, int64_t value);
+
+/* ---- the next library's functions, as the algorithms of the engine are given them -------------
+ */
+
+struct clb_host_blas;
+
+/* Compute a call on the host, and return info >= 0 where the routine has one; its work, lwork and
+ * info are not used. xGETRF's pivots are relative to the first row. */
+typedef size_t clb_host_function(const struct clb_host_blas *host, const struct clb_call *call);
+
+/* The functions for one call: of its precision and with integers of its width. An algorithm has
+ * them factor its panels, and route the rest of a result after the device has failed. */
+struct clb_host_blas {
+    const void *context; /* for the functions */
+    bool optimised;      /* the routine called is one of an optimised library */
+    const char *library; /* that library's file name, kept for good; NULL: not known */
+    int threads;         /* that it uses; 0: not known */
+    void *work;          /* the caller's workspace of lwork elements, for QR and xGETRI */
+    int64_t lwork;       /* -1: they only set the workspace's first element to its best size */
+
+    /* For calls of a kind; of QR, also for its adjoint form where the call that the functions are
+     * for has it. NULL: the library has none, or it is not needed. Where the OpenCL device is the
+     * CPU, hold the library's threads while it factors panels. */
+    clb_host_function *of[CLB_KINDS];
+    /* The results of xGEQRF, and faster where n is small. False: no memory for it, and nothing was
+     * done. */
+    bool (*geqrt)(const struct clb_host_blas *host, const struct clb_call *call);
+    /* Have the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
+     * threads spin for 25 ms after a call (see src/shim/next/host_blas.c). False: there is no need,
+     * and nothing to release. */
+    bool (*hold_threads)(const struct clb_host_blas *host);
+};
+
+static inline size_t clb_host_call(const struct clb_host_blas *host, const struct clb_call *call)
+{
+    return host->of[call->kind](host, call);
+}
+
 #endif

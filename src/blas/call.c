@@ -1,6 +1,6 @@
 /* The table of routines, expanded from routines.def, and what its signatures say of calls: checks,
  * log text, row-major forms. */
-#include "routines.h"
+#include "blas.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef CLB_JUDGE_H
 #define CLB_JUDGE_H
 
-#include "routines.h"
+#include "blas.h"
 
 /* A matrix of a call, as it is in memory. */
 struct clb_call_matrix {

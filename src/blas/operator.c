@@ -2,7 +2,6 @@
  * kernel for real and one for complex matrices; sums are taken by pieces and blocks of columns, so
  * that their own errors are far below those that are looked for. */
 #include "operator.h"
-#include "routines.h"
 
 #include <float.h>
 #include <math.h>

@@ -2,7 +2,6 @@
  * that share the host's memory (unified.c) and of those that have their own (discrete.c). */
 #include "gemm.h"
 #include "structure.h"
-#include "blas/routines.h"
 
 /* ---- the run --------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #ifndef CLB_LAPACK_H
 #define CLB_LAPACK_H
 
-#include "blas/routines.h"
+#include "blas/blas.h"
 
 struct clb_runtime;
 struct clb_gemm_variant;

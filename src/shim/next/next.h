@@ -5,7 +5,7 @@
 #ifndef CLB_NEXT_H
 #define CLB_NEXT_H
 
-#include "blas/routines.h"
+#include "blas/blas.h"
 
 #include <stdatomic.h>
 

@@ -12,7 +12,7 @@
 #ifndef CLB_HISTORY_H
 #define CLB_HISTORY_H
 
-#include "blas/routines.h"
+#include "blas/blas.h"
 
 typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
 

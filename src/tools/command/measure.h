@@ -3,7 +3,7 @@
 #ifndef CLB_MEASURE_H
 #define CLB_MEASURE_H
 
-#include "blas/routines.h"
+#include "blas/blas.h"
 #include "command.h"
 #include "product.h"
 #include "shim/next/next.h"

@@ -1,6 +1,6 @@
 /* clblas-shim warm: the helper process compiles and checks what programs will need. */
 #include "command.h"
-#include "blas/routines.h"
+#include "blas/blas.h"
 #include "engine/kernel/kernel.h"
 #include "engine/ocl/helper.h"
 
