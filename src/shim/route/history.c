@@ -1,4 +1,4 @@
-/* The calls of this process. */
+/* What calls teach, and which other threads' calls there are. */
 #include "history.h"
 
 #include "host/host.h"
@@ -31,11 +31,6 @@ void clb_time_add(struct clb_time *time, double seconds)
 #define MARGIN_MEASURED 1.05
 #define MARGIN_BY_TABLE 1.25
 
-bool clb_prediction_is_known(const struct clb_prediction *prediction)
-{
-    return isfinite(prediction->device) && isfinite(prediction->next);
-}
-
 bool clb_prediction_is_for_device(const struct clb_prediction *prediction)
 {
     const double margin = prediction->measured ? MARGIN_MEASURED : MARGIN_BY_TABLE;
@@ -43,12 +38,6 @@ bool clb_prediction_is_for_device(const struct clb_prediction *prediction)
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
-
-#define CLOSE 1.5  /* times as long as on the better side: farther away nothing is tried */
-#define LONG  2e-3 /* seconds of a long call: few say enough, and asking costs nothing beside it */
-
-/* Of declined calls the first 6 are asked about again, then every 32nd; a long one always. */
-enum { FIRST_CALLS = 6, ASKED_EVERY = 32 };
 
 enum {
     NEEDED = 3,      /* times of a side before they count, */
@@ -65,49 +54,10 @@ enum {
 #define SHARE      0.01 /* of the time of all calls that may be lost so */
 #define FAR        2.0  /* times as long as on the other side: the row ends */
 
-enum { BITS = 9, WORDS = CLB_HISTORY_WORDS + 4, CLASSES = 48 };
-
-static struct history_entry {
-    /* Read by all threads without the lock: the key, the decision, and its class's version. The
-     * entry's version is odd while the words are written, and another one afterwards. */
-    _Atomic uint64_t version, word[WORDS];
-    _Atomic unsigned declined; /* calls, since it was taken; some may not be counted */
-    _Atomic bool trying;       /* calls of a row go to the other side */
-
-    /* Under the lock. */
-    struct clb_time side[CLB_SIDES];
-    double model;          /* seconds on the device, not corrected; 0: not predicted */
-    unsigned class, valid; /* of its work, and that class's version when it was predicted */
-    unsigned calls, next;  /* so far; the next one that may go to the other side */
-    unsigned left;         /* of a row */
-    clb_side tried;        /* by it */
-    clb_side last;         /* that has computed a call, */
-    unsigned consecutive;  /* so many that were timed, */
-    double passed;         /* in so many seconds */
-    bool is_long;
-} entries[1 << BITS];
-
-/* Of a routine's calls of about the same work: by what the prediction of the device's seconds is
- * multiplied. The version rises when that has moved by more than 2 %. Other fields under the lock.
- */
-static struct work_class {
-    _Atomic unsigned version;
-    unsigned calls;
-    float factor, announced; /* 0: 1 */
-} classes[CLB_ROUTINES][CLASSES];
-
 static double spent, seconds_of_all; /* by rows, as expected, and by all calls; under the lock */
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 
-static struct history_entry *place_of(const struct clb_history_key *key)
-{
-    uint64_t hash = 0;
-    for (size_t i = 0; i < CLB_HISTORY_WORDS; i++)
-        hash = (hash ^ key->word[i]) * 0x9e3779b97f4a7c15U;
-    return &entries[hash >> (64 - BITS)];
-}
-
-static bool has_key(struct history_entry *entry, const struct clb_history_key *key)
+static bool has_key(struct clb_history_entry *entry, const struct clb_history_key *key)
 {
     for (size_t i = 0; i < CLB_HISTORY_WORDS; i++) {
         if (atomic_load_explicit(&entry->word[i], memory_order_relaxed) != key->word[i])
@@ -116,45 +66,20 @@ static bool has_key(struct history_entry *entry, const struct clb_history_key *k
     return true;
 }
 
-/* With the lock. No decision: NULL. */
-static void publish(struct history_entry *entry, const struct clb_history_key *key,
-                    const struct clb_decision *decision)
-{
-    uint64_t word[WORDS] = {0};
-    memcpy(word, key->word, sizeof key->word);
-    if (decision != NULL) {
-        memcpy(&word[CLB_HISTORY_WORDS], &decision->alone.device, sizeof *word);
-        memcpy(&word[CLB_HISTORY_WORDS + 1], &decision->alone.next, sizeof *word);
-        word[CLB_HISTORY_WORDS + 2] = (uint64_t)decision->reason << 4 |
-                                      (uint64_t)decision->for_device << 3 | 4U |
-                                      (uint64_t)decision->by_times << 1 | decision->alone.measured;
-        word[CLB_HISTORY_WORDS + 3] = (uint64_t)entry->class << 32 | entry->valid;
-    }
-    atomic_fetch_add(&entry->version, 1);
-    for (size_t i = 0; i < WORDS; i++)
-        atomic_store_explicit(&entry->word[i], word[i], memory_order_release);
-    atomic_fetch_add(&entry->version, 1);
-}
-
 /* Takes the lock. Another call's entry may be taken. A forked child begins anew. */
-static struct history_entry *take(const struct clb_history_key *key)
+static struct clb_history_entry *take(const struct clb_history_key *key)
 {
     if (clb_lock(&lock))
-        memset(entries, 0, sizeof entries);
-    struct history_entry *entry = place_of(key);
+        clb_history_clear();
+    struct clb_history_entry *entry = clb_history_place(key);
     if (has_key(entry, key))
         return entry;
-    publish(entry, key, NULL);
+    clb_history_publish(entry, key, NULL);
     entry->declined = 0;
     entry->trying = false;
-    memset(&entry->side, 0, sizeof *entry - offsetof(struct history_entry, side));
+    memset(&entry->side, 0, sizeof *entry - offsetof(struct clb_history_entry, side));
     entry->next = FIRST;
     return entry;
-}
-
-static struct work_class *class_of(const struct clb_history_key *key, unsigned class)
-{
-    return &classes[(key->word[0] >> 32) % CLB_ROUTINES][class % CLASSES];
 }
 
 void clb_history_correct(const struct clb_history_key *key, double work,
@@ -162,9 +87,9 @@ void clb_history_correct(const struct clb_history_key *key, double work,
 {
     int exponent = 0;
     (void)frexp(work, &exponent);
-    struct history_entry *entry = take(key);
+    struct clb_history_entry *entry = take(key);
     entry->class = exponent > 0 ? (unsigned)exponent * 2 / 3 : 0;
-    struct work_class *class = class_of(key, entry->class);
+    struct clb_history_class *class = clb_history_class_of(key, entry->class);
     entry->valid = atomic_load_explicit(&class->version, memory_order_relaxed);
     entry->model = clb_prediction_is_known(alone) ? alone->device : 0;
     if (class->factor > 0)
@@ -174,58 +99,15 @@ void clb_history_correct(const struct clb_history_key *key, double work,
 
 void clb_history_decide(const struct clb_history_key *key, const struct clb_decision *decision)
 {
-    publish(take(key), key, decision);
+    clb_history_publish(take(key), key, decision);
     clb_unlock(&lock);
 }
 
-/* Whether a declined call is to be asked about again, and for how many it stands. */
-static bool asks_again(struct history_entry *entry, const struct clb_decision *decision,
-                       unsigned *calls)
-{
-    if (atomic_load_explicit(&entry->trying, memory_order_relaxed) ||
-        isgreaterequal(decision->alone.next, LONG))
-        return true;
-    const unsigned count = atomic_load_explicit(&entry->declined, memory_order_relaxed) + 1;
-    atomic_store_explicit(&entry->declined, count, memory_order_relaxed);
-    *calls = count > FIRST_CALLS ? ASKED_EVERY : 1;
-    return count <= FIRST_CALLS || count % ASKED_EVERY == 0;
-}
-
-bool clb_history_recall(const struct clb_history_key *key, bool timed,
-                        struct clb_decision *decision, bool *asks, unsigned *calls)
-{
-    struct history_entry *entry = place_of(key);
-    uint64_t word[WORDS];
-    const uint64_t version = atomic_load_explicit(&entry->version, memory_order_acquire);
-    if (version % 2 != 0)
-        return false;
-    for (size_t i = 0; i < WORDS; i++)
-        word[i] = atomic_load_explicit(&entry->word[i], memory_order_acquire);
-    const uint64_t flags = word[CLB_HISTORY_WORDS + 2], class = word[CLB_HISTORY_WORDS + 3];
-    if (atomic_load_explicit(&entry->version, memory_order_relaxed) != version || flags == 0 ||
-        memcmp(word, key->word, sizeof key->word) != 0 ||
-        (unsigned)class != atomic_load_explicit(&class_of(key, (unsigned)(class >> 32))->version,
-                                                memory_order_relaxed))
-        return false;
-    memcpy(&decision->alone.device, &word[CLB_HISTORY_WORDS], sizeof *word);
-    memcpy(&decision->alone.next, &word[CLB_HISTORY_WORDS + 1], sizeof *word);
-    decision->alone.measured = (flags & 1) != 0;
-    decision->by_times = (flags & 2) != 0;
-    decision->for_device = (flags & 8) != 0;
-    decision->reason = (unsigned)(flags >> 4);
-    *calls = 1;
-    *asks =
-        timed && decision->by_times &&
-        (decision->for_device || (isless(decision->alone.device, CLOSE * decision->alone.next) &&
-                                  asks_again(entry, decision, calls)));
-    return true;
-}
-
 /* NAN: not known. */
-static double seconds_of(const struct history_entry *entry, clb_side side)
+static double seconds_of(const struct clb_history_entry *entry, clb_side side)
 {
     const struct clb_time *time = &entry->side[side];
-    const unsigned needed = (double)time->seconds >= LONG ? NEEDED_LONG : NEEDED;
+    const unsigned needed = (double)time->seconds >= CLB_HISTORY_LONG ? NEEDED_LONG : NEEDED;
     return time->count >= needed ? (double)time->seconds : NAN;
 }
 
@@ -253,7 +135,7 @@ static unsigned row_of(double there, bool is_long)
 
 /* Calls go to the other side in rows, where that is close and what such rows are expected to lose
  * stays below 1 % of the time of all calls. */
-static bool tries_now(struct history_entry *entry, clb_side better, double here, double there)
+static bool tries_now(struct clb_history_entry *entry, clb_side better, double here, double there)
 {
     const unsigned row = row_of(there, entry->is_long);
     const double loss = row * fmax(there - here, LEAST_LOSS * here);
@@ -261,7 +143,8 @@ static bool tries_now(struct history_entry *entry, clb_side better, double here,
         entry->left--;
         return entry->tried != better;
     }
-    if (entry->calls < entry->next || there > CLOSE * here || spent + loss > SHARE * seconds_of_all)
+    if (entry->calls < entry->next || there > CLB_HISTORY_CLOSE * here ||
+        spent + loss > SHARE * seconds_of_all)
         return false;
     spent += loss;
     entry->left = row - 1;
@@ -273,7 +156,7 @@ static bool tries_now(struct history_entry *entry, clb_side better, double here,
 bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool disturbed,
                        struct clb_prediction *alone)
 {
-    struct history_entry *entry = take(key);
+    struct clb_history_entry *entry = take(key);
     const double device = seconds_of(entry, CLB_SIDE_DEVICE);
     const double next = seconds_of(entry, CLB_SIDE_NEXT);
     if (device > 0 && next > 0)
@@ -282,7 +165,7 @@ bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool d
     const double known = seconds_of(entry, better);
     const double here = known > 0 ? known : side_of(alone, better);
     const double there = side_of(alone, other_than(better));
-    entry->is_long = fmin(here, there) >= LONG;
+    entry->is_long = fmin(here, there) >= CLB_HISTORY_LONG;
     entry->calls += calls;
     /* Those that were not asked about. */
     entry->passed += entry->last == better ? here * (calls - 1) : 0;
@@ -295,7 +178,7 @@ bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool d
 
 void clb_history_learn(const struct clb_history_key *key, clb_side side, double seconds)
 {
-    struct history_entry *entry = take(key);
+    struct clb_history_entry *entry = take(key);
     const bool in_row = entry->left > 0 && side == entry->tried;
     if (side != entry->last)
         entry->passed = entry->consecutive = 0;
@@ -321,8 +204,8 @@ void clb_history_learn(const struct clb_history_key *key, clb_side side, double 
 
 void clb_history_learn_work(const struct clb_history_key *key, double seconds, double crowding)
 {
-    const struct history_entry *entry = take(key);
-    struct work_class *class = class_of(key, entry->class);
+    const struct clb_history_entry *entry = take(key);
+    struct clb_history_class *class = clb_history_class_of(key, entry->class);
     if (entry->model > 0 && seconds > 0 && class->calls++ >= UNCOUNTED) {
         const double factor = class->factor > 0 ? (double)class->factor : 1;
         const double off = fmin(seconds / crowding / entry->model, MOST_WRONG * factor) - factor;
@@ -390,38 +273,4 @@ void clb_history_end(void)
 double clb_history_crowding(clb_side side, double others, double used, double cpus)
 {
     return side == CLB_SIDE_DEVICE ? 1 + others : fmax(1, (1 + others) * fmin(used, cpus) / cpus);
-}
-
-/* ---- the declined call that this thread is in ------------------------------------------------ */
-
-/* The call's struct is on the stack, and a call that is inside has a deeper one. So what an error
- * handler leaves here when it jumps out of the call counts no longer when the stack is not that
- * deep. */
-static CLB_THREAD struct {
-    const struct clb_call *call; /* NULL: none */
-    double kept_until;           /* by clb_now; 0: none are */
-} enclosing;
-
-#define KEEPS_PATIENCE 10 /* times as long as was predicted */
-
-bool clb_history_is_inside(const struct clb_call *call)
-{
-    return enclosing.call != NULL && (uintptr_t)call < (uintptr_t)enclosing.call;
-}
-
-bool clb_history_is_kept(const struct clb_call *call)
-{
-    return clb_history_is_inside(call) && enclosing.kept_until > 0 &&
-           clb_now() < enclosing.kept_until;
-}
-
-void clb_history_enclose(const struct clb_call *call, bool keeps, double seconds)
-{
-    enclosing.call = call;
-    enclosing.kept_until = keeps ? clb_now() + KEEPS_PATIENCE * seconds : 0;
-}
-
-void clb_history_leave(void)
-{
-    enclosing.call = NULL;
 }

@@ -14,6 +14,8 @@
 
 #include "blas/blas.h"
 
+#include <math.h>
+
 typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
 
 /* ---- seconds --------------------------------------------------------------------------------- */
@@ -33,7 +35,10 @@ struct clb_prediction {
     double device, next;
     bool measured; /* both follow from what was measured on this machine */
 };
-bool clb_prediction_is_known(const struct clb_prediction *prediction);
+static inline bool clb_prediction_is_known(const struct clb_prediction *prediction)
+{
+    return isfinite(prediction->device) && isfinite(prediction->next);
+}
 /* Whether the call is one for the device: its side must be faster by a margin, which is larger
  * where the predictions are not from this machine. Both sides must be known. */
 bool clb_prediction_is_for_device(const struct clb_prediction *prediction);
@@ -118,5 +123,51 @@ void clb_history_enclose(const struct clb_call *call, bool keeps, double seconds
 void clb_history_leave(void);
 bool clb_history_is_inside(const struct clb_call *call);
 bool clb_history_is_kept(const struct clb_call *call);
+
+/* ---- what the files of the history have in common: no other's ------------------------------- */
+
+/* Times as long as on the better side: farther away nothing is tried. Seconds of a long call: few
+ * say enough, and asking costs nothing beside it. */
+#define CLB_HISTORY_CLOSE 1.5
+#define CLB_HISTORY_LONG  2e-3
+
+enum { CLB_HISTORY_ENTRY_WORDS = CLB_HISTORY_WORDS + 4 };
+
+struct clb_history_entry {
+    /* Read by all threads without the lock: the key, the decision, and its class's version. The
+     * entry's version is odd while the words are written, and another one afterwards. */
+    _Atomic uint64_t version, word[CLB_HISTORY_ENTRY_WORDS];
+    _Atomic unsigned declined; /* calls, since it was taken; some may not be counted */
+    _Atomic bool trying;       /* calls of a row go to the other side */
+
+    /* Under the lock. */
+    struct clb_time side[CLB_SIDES];
+    double model;          /* seconds on the device, not corrected; 0: not predicted */
+    unsigned class, valid; /* of its work, and that class's version when it was predicted */
+    unsigned calls, next;  /* so far; the next one that may go to the other side */
+    unsigned left;         /* of a row */
+    clb_side tried;        /* by it */
+    clb_side last;         /* that has computed a call, */
+    unsigned consecutive;  /* so many that were timed, */
+    double passed;         /* in so many seconds */
+    bool is_long;
+};
+
+/* Of a routine's calls of about the same work: by what the prediction of the device's seconds is
+ * multiplied. The version rises when that has moved by more than 2 %. Other fields under the lock.
+ */
+struct clb_history_class {
+    _Atomic unsigned version;
+    unsigned calls;
+    float factor, announced; /* 0: 1 */
+};
+
+/* recall.c: the place of a call's entry, which may be another call's; a class of its routine. Write
+ * an entry's key and decision (NULL: none), and forget all entries, both under the lock. */
+struct clb_history_entry *clb_history_place(const struct clb_history_key *key);
+struct clb_history_class *clb_history_class_of(const struct clb_history_key *key, unsigned class);
+void clb_history_publish(struct clb_history_entry *entry, const struct clb_history_key *key,
+                         const struct clb_decision *decision);
+void clb_history_clear(void);
 
 #endif
