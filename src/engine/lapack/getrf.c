@@ -1,9 +1,7 @@
-/* LAPACK xGETRF in the caller's memory: the steps, which job.h describes, and all of it on a
- * device that shares the host's memory. */
+/* LAPACK xGETRF in the caller's memory: the steps, which job.h describes. */
 #include "job.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Columns that the CPU factors at once, for devices without a tuned value. */
 #define DEFAULT_STRIP ((size_t)128)
@@ -165,10 +163,9 @@ static void interchange(cl_uint *rows, const int64_t *ipiv, size_t first, size_t
     }
 }
 
-/* Send the interchanges of columns [k, k + width) to the device as moves of the rows that change
- * place, at most two for each: the top rows first, in order, so that neighbouring work-items write
- * neighbouring rows. */
-static clb_status send_moves(struct clb_getrf_run *lu, size_t k, size_t width)
+/* At most two moves for each column: the top rows first, in order, so that neighbouring work-items
+ * write neighbouring rows. */
+clb_status clb_getrf_send_moves(struct clb_getrf_run *lu, size_t k, size_t width)
 {
     const int64_t *ipiv = lu->result->ipiv;
     struct clb_move *moves = lu->run.workspace.moves_host->host;
@@ -189,7 +186,7 @@ clb_status clb_getrf_prepare(void *context, size_t k, size_t width)
         return CLB_OK;
     const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&lu->x, k, k, width, width),
                                                .unit = true};
-    clb_status status = send_moves(lu, k, width);
+    clb_status status = clb_getrf_send_moves(lu, k, width);
     return status == CLB_OK ? clb_dmat_pack_triangle(&lu->run.workspace, &triangle) : status;
 }
 
@@ -243,148 +240,6 @@ void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, c
     interchange(order, lu->result->ipiv, first, end);
 }
 
-struct getrf_writer {
-    const struct clb_getrf_run *lu;
-    const char *from;
-    cl_uint *order; /* each thread's own, one after the other */
-};
-
-/* The end of the panel that contains a column; where it is the last one, of all columns. */
-static size_t end_of_panel(const struct clb_getrf_run *lu, size_t column)
-{
-    size_t end = 0;
-    while (end <= column && end < lu->inner)
-        end += clb_getrf_width(lu, end);
-    return end < lu->inner ? end : lu->x.cols;
-}
-
-static void write_columns(void *context, size_t thread, size_t begin, size_t end)
-{
-    const struct getrf_writer *writer = context;
-    const struct clb_getrf_run *lu = writer->lu;
-    const struct clb_call *call = lu->call;
-    const size_t rows = lu->x.rows, element = lu->run.element;
-    cl_uint *order = writer->order + thread * rows;
-    /* `order` is valid for columns before `ordered`; rows before `top` are not moved. */
-    size_t ordered = 0, top = rows;
-    for (size_t j = begin; j < end; j++) {
-        const char *from = writer->from + j * lu->x.ld * element;
-        char *to = (char *)call->a + j * call->lda * element;
-        if (j >= ordered) {
-            ordered = end_of_panel(lu, j);
-            top = ordered < lu->x.cols ? ordered : rows;
-            if (top < rows)
-                clb_getrf_order(lu, top, lu->inner, order);
-        }
-        memcpy(to, from, top * element);
-        clb_copy_ordered(call->precision, rows - top, 1, order + top, from, 0, to + top * element,
-                         0);
-    }
-}
-
-clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from, size_t threads)
-{
-    struct getrf_writer writer = {.lu = lu, .from = from};
-    threads = clb_min(threads, CLB_MAX_WORKERS + 1);
-    writer.order = calloc(threads * lu->x.rows, sizeof *writer.order);
-    if (writer.order == NULL)
-        return CLB_ERR_NOMEM;
-    clb_workers_share(lu->x.cols, CLB_COLUMN_SHARE, threads, write_columns, &writer);
-    lu->result->columns_written = lu->x.cols;
-    free(writer.order);
-    return CLB_OK;
-}
-
-/* ---- unified memory -------------------------------------------------------------------------
- *
- * The matrix is copied to memory of the shim that the CPU can access too, so that the CPU factors
- * panels in place. The device copies the caller's columns in and applies the first step's
- * interchanges in doing so; the CPU copies them out and applies those of the later steps. So
- * neither costs a pass of its own. */
-
-/* Strip [j, j + width) of the panel [k, end) has been factored. Apply its step to the rest of the
- * panel, and its interchanges to the strips on its left. */
-static clb_status follow_strip(struct clb_getrf_run *lu, size_t k, size_t end, size_t j,
-                               size_t width)
-{
-    const struct clb_dmat left = clb_dmat_part(&lu->x, 0, k, lu->x.rows, j - k);
-    size_t first = j + width;
-    clb_status status = first < end ? clb_getrf_prepare(lu, j, width) : send_moves(lu, j, width);
-    if (status == CLB_OK)
-        status = clb_dmat_move(&lu->run.workspace, &left, lu->moves);
-    if (status == CLB_OK && first < end)
-        status = clb_getrf_apply(lu, j, width, first, end - first, false);
-    return status;
-}
-
-static bool is_in_strips(const void *context, size_t k)
-{
-    const struct clb_getrf_run *lu = context;
-    return clb_getrf_is_on_device(lu, k) || clb_getrf_width(lu, k) > lu->strip;
-}
-
-/* The CPU factors a panel in strips, because the device's other threads have no work while it
- * factors on one of them. The transfer of a strip's moves is complete when the next strip is
- * mapped, and at the end. */
-static clb_status factor_strips(void *context, size_t k, size_t width)
-{
-    struct clb_getrf_run *lu = context;
-    clb_status status = CLB_OK;
-    if (clb_getrf_is_on_device(lu, k))
-        return clb_getrf_factor_on_device(lu, k, width);
-    for (size_t j = k; j < k + width && status == CLB_OK; j += lu->strip) {
-        size_t cols = clb_min(lu->strip, k + width - j);
-        status = clb_panels_factor_mapped(&lu->panels, j, cols);
-        if (status == CLB_OK)
-            status = follow_strip(lu, k, k + width, j, cols);
-    }
-    return status == CLB_OK ? clb_job_complete(&lu->run) : status;
-}
-
-static clb_status prepare_and_copy(void *context, size_t k, size_t width)
-{
-    struct clb_getrf_run *lu = context;
-    size_t first = k + width, count = lu->x.cols - first;
-    clb_status status = clb_getrf_prepare(lu, k, width);
-    if (status != CLB_OK || count == 0 || lu->caller.mem == NULL)
-        return status;
-    const struct clb_dmat from = clb_dmat_part(&lu->caller, 0, first, lu->x.rows, count);
-    const struct clb_dmat to = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
-    status = clb_dmat_move_copy(&lu->run.workspace, &from, &to, lu->moves);
-    lu->caller.mem = NULL;
-    lu->moves = 0;
-    return status;
-}
-
-static clb_status run_unified(struct clb_getrf_run *lu)
-{
-    static const struct clb_panel_work work = {.width = clb_getrf_width,
-                                               .factor = clb_getrf_factor,
-                                               .is_in_place = is_in_strips,
-                                               .factor_in_place = factor_strips,
-                                               .prepare = prepare_and_copy,
-                                               .apply = clb_getrf_apply};
-    struct clb_job *run = &lu->run;
-    void *mapped;
-    clb_status status = clb_getrf_open(lu, &work);
-    if (status == CLB_OK)
-        status = clb_job_matrix(run, &lu->x);
-    if (status == CLB_OK)
-        status = clb_job_copy_in(run, &lu->x, clb_getrf_width(lu, 0), &lu->caller);
-    if (status == CLB_OK)
-        status = clb_panels_run(&lu->panels);
-    if (status == CLB_OK)
-        status = clb_job_map_result(run, &lu->x, &mapped);
-    if (status == CLB_OK) {
-        status = clb_getrf_write_back(lu, mapped, run->runtime->device.units);
-        clb_status unmapped = clb_job_unmap(run, &lu->x, mapped);
-        status = status != CLB_OK ? status : unmapped;
-    }
-    status = clb_job_end(run, status);
-    clb_getrf_close(lu);
-    return status;
-}
-
 /* ---- the choice ------------------------------------------------------------------------------ */
 
 struct clb_getrf_run clb_getrf_run_of(struct clb_runtime *runtime,
@@ -408,7 +263,7 @@ clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     struct clb_getrf_run lu = unopened;
     bool begun = false;
     if (!lu.run.discrete)
-        return run_unified(&lu);
+        return clb_getrf_run_unified(&lu);
     clb_status status = CLB_ERR_NOMEM;
     if (variant->tuning.value[CLB_PARAM_GETRF_BLOCK] == 0)
         status = clb_getrf_run_discrete(&lu, NULL, &begun);

@@ -255,6 +255,8 @@ clb_status clb_getrf_read_pivots(struct clb_getrf_run *lu, size_t k, size_t widt
  * of a panel that is on the device. Nothing is done, and lu->moves is 0, if no columns follow the
  * panel. */
 clb_status clb_getrf_prepare(void *context, size_t k, size_t width) CLB_MUST_CHECK;
+/* The interchanges only, whatever follows. */
+clb_status clb_getrf_send_moves(struct clb_getrf_run *lu, size_t k, size_t width) CLB_MUST_CHECK;
 
 /* Apply step k to columns [first, first + count). `kept`: an earlier call for this step has packed
  * the panel. */
@@ -278,7 +280,9 @@ void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, c
 clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from,
                                 size_t threads) CLB_MUST_CHECK;
 
-/* ---- getrf_discrete.c: the device has memory of its own -------------------------------------- */
+/* ---- getrf_unified.c, getrf_discrete.c: the two kinds of memory ------------------------------ */
+
+clb_status clb_getrf_run_unified(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
 /* `progress` is that of the right-hand sides, if any. *begun: some command for the matrix was
  * enqueued. CLB_ERR_NOMEM without that: the matrices don't fit. */
