@@ -67,7 +67,7 @@ clb_status clb_job_complete(struct clb_job *run) CLB_MUST_CHECK;
 clb_status clb_job_end(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
 void clb_job_close(struct clb_job *run);
 
-/* ---- unified memory ------------------------------------------------------------------------- */
+/* ---- unified memory (job_unified.c) ---------------------------------------------------------- */
 
 /* The caller's first matrix for reading by the device: *x, whose rows and columns are set, is in
  * place, or a copy where the memory has its adjoint, or the device can't access it because its
