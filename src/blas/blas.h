@@ -148,8 +148,7 @@ bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const 
 void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols, const void *x,
                    size_t ldx, void *y, size_t ldy);
 
-/* ---- call.c: the rows of routines.def, one for each precision, and calls of them --------------
- */
+/* ---- call.c: the rows of routines.def, one for each precision, and calls of them ------------- */
 
 /* What routines compute, X(kind, work): the same for all precisions, and for Hermitian, recursive
  * and adjoint (LQ) forms. `work` is the row of offload.def that holds the threshold, CLB_WORK_...
@@ -291,6 +290,11 @@ int clb_call_first_wrong(const struct clb_call *call);
 bool clb_call_overlaps(const struct clb_call *call);
 /* True when a valid call leaves nothing to compute on a device: a size is zero, or alpha is. */
 bool clb_call_is_quick(const struct clb_call *call);
+/* The letter of an option; of an invalid one '?'. */
+static inline char clb_letter_of_op(clb_op op)
+{
+    return op == CLB_OP_N ? 'N' : op == CLB_OP_T ? 'T' : op == CLB_OP_C ? 'C' : '?';
+}
 /* Options and sizes for the log, "NT m=5 n=6 k=7". */
 void clb_call_describe(const struct clb_call *call, char *text, size_t size);
 
@@ -306,8 +310,7 @@ clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar);
 int64_t clb_integer_get(const void *array, size_t index, bool wide);
 void clb_integer_set(void *array, size_t index, bool wide, int64_t value);
 
-/* ---- the next library's functions, as the algorithms of the engine are given them -------------
- */
+/* ---- the next library's functions, as the algorithms of the engine are given them ------------ */
 
 struct clb_host_blas;
 
