@@ -289,10 +289,13 @@ clb_status clb_getrf_run_unified(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 clb_status clb_getrf_run_discrete(struct clb_getrf_run *lu, struct clb_gemm_progress *progress,
                                   bool *begun) CLB_MUST_CHECK;
 
-/* Right-hand sides: raise the limits for a solve with the whole triangle; how many of columns
- * [first, first + count) have sums of their own, see clb_dmat_update. */
+/* ---- gesv.c: right-hand sides ---------------------------------------------------------------- */
+
+/* Raise the limits for a solve with the whole triangle; how many of columns [first, first + count)
+ * have sums of their own, see clb_dmat_update; solve U*X = B when all steps have been applied. */
 void clb_getrf_add_solve(const struct clb_getrf_run *lu, struct clb_workspace_limits *limits);
 size_t clb_getrf_count_rhs(const struct clb_getrf_run *lu, size_t first, size_t count);
+clb_status clb_getrf_solve_rhs(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
 /* ---- getrf_lookahead.c: all steps, where the device factors the panels ----------------------- */
 
