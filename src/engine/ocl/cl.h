@@ -213,6 +213,15 @@ clb_status clb_queue_count_launches(struct clb_queue *queue) CLB_MUST_CHECK;
 /* Add the times of a command that has ended to the trace. */
 CLB_COLD void clb_event_trace(const struct clb_event *event);
 
+/* ---- memory.c and allocate.c ----------------------------------------------------------------- */
+
+/* Reserve so many bytes of the allowance, which frees all kept buffers when it is exceeded; and
+ * give them back. Make a buffer of just this size, a multiple of the page's. */
+clb_status clb_pool_reserve(struct clb_runtime *runtime, size_t size) CLB_MUST_CHECK;
+void clb_pool_unreserve(struct clb_pool *pool, uint64_t size);
+clb_status clb_buffer_make(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
+                           struct clb_buffer **buffer) CLB_MUST_CHECK;
+
 /* ---- queue.c, for the thread ----------------------------------------------------------------- */
 
 /* Carry out a command that was left. What fails, fails its queue and ends `event`. */

@@ -1,0 +1,102 @@
+/* Memory that the pool makes where it has kept none, and for data that is too large for it. */
+#include "cl.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define PAGE      ((size_t)4096)
+
+/* The shim must not make the system swap: larger memory is taken only from what is available. */
+#define LOOKED_AT ((size_t)64 << 20)
+
+/* Not by malloc, which does not return freed blocks of up to 32 MiB to the system. `size` is a
+ * multiple of PAGE. */
+static void *map_host(size_t size)
+{
+    size_t alignment = size >= HUGE_PAGE ? HUGE_PAGE : PAGE, extra = alignment - PAGE;
+    if (size >= LOOKED_AT && size >= clb_proc_available())
+        return NULL;
+    char *memory =
+        mmap(NULL, size + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    char *aligned = (char *)clb_round_up((uintptr_t)memory, alignment);
+    size_t before = (size_t)(aligned - memory);
+    if (before > 0)
+        munmap(memory, before);
+    if (before < extra)
+        munmap(aligned + size, extra - before);
+    if (size >= HUGE_PAGE)
+        madvise(aligned, size, MADV_HUGEPAGE);
+    return aligned;
+}
+
+void *clb_host_map(size_t size)
+{
+    return map_host(clb_round_up(size, PAGE));
+}
+
+void clb_host_unmap(void *memory, size_t size)
+{
+    if (memory != NULL)
+        munmap(memory, clb_round_up(size, PAGE));
+}
+
+/* Map a pinned buffer. It stays mapped as long as it exists; only the CPU's address is used. */
+static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
+{
+    struct clb_queue_set *queue_set;
+    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
+    if (status != CLB_OK)
+        return status;
+    status = clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
+                           buffer->size, &buffer->host, NULL);
+    clb_queue_set_end(queue_set, status == CLB_OK);
+    return status;
+}
+
+static clb_status create(struct clb_runtime *runtime, struct clb_buffer *buffer)
+{
+    const bool shared = runtime->device.unified,
+               pinned = !shared && buffer->kind == CLB_MEMORY_HOST;
+    cl_int error;
+    if (shared && (buffer->host = map_host(buffer->size)) == NULL)
+        return CLB_ERR_NOMEM;
+    buffer->mem = clb_cl.CreateBuffer(runtime->context,
+                                      CL_MEM_READ_WRITE | (shared   ? CL_MEM_USE_HOST_PTR
+                                                           : pinned ? CL_MEM_ALLOC_HOST_PTR
+                                                                    : 0),
+                                      buffer->size, buffer->host, &error);
+    clb_status status = clb_cl_check(error, "clCreateBuffer");
+    if (status != CLB_OK && shared)
+        munmap(buffer->host, buffer->size);
+    if (status == CLB_OK && pinned) {
+        status = map_pinned(runtime, buffer);
+        if (status != CLB_OK)
+            clb_cl.ReleaseMemObject(buffer->mem);
+    }
+    return status;
+}
+
+clb_status clb_buffer_make(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
+                           struct clb_buffer **out)
+{
+    struct clb_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL)
+        return CLB_ERR_NOMEM;
+    buffer->size = size;
+    buffer->kind = kind;
+    clb_status status = clb_pool_reserve(runtime, size);
+    if (status == CLB_OK) {
+        status = create(runtime, buffer);
+        if (status != CLB_OK)
+            clb_pool_unreserve(&runtime->pool, size);
+    }
+    if (status != CLB_OK) {
+        free(buffer);
+        return status;
+    }
+    *out = buffer;
+    return CLB_OK;
+}
