@@ -1,5 +1,6 @@
 /* The ocl layer: files of compiled programs, the pool's allowance, device selection. */
 #include "fakecl.h"
+#include "engine/ocl/helper.h"
 #include "engine/ocl/start.h"
 #include "engine/ocl/store.h"
 #include "tap.h"

@@ -63,21 +63,6 @@ static inline bool clb_check_has_passed(struct clb_check *check)
     return atomic_load_explicit(&check->done, memory_order_acquire) && check->status == CLB_OK;
 }
 
-typedef clb_status clb_check_task(void *argument);
-
-/* Run `task` in the first call, and return its result then and in all later calls: CLB_OK, or
- * CLB_ERR_UNSUPPORTED if the task returned CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED,
- * that is, when the kernels don't build, can't be launched or miscalculate on this device, which is
- * logged as "`lost`: why". Any other status, a lack of memory or a failing device, is no result: it
- * is returned, and the next call runs the task again. CLB_ERR_STARTING: the caller may not wait
- * longer, and the task goes on without it; `check` and `lost` must stay valid, and the task gets a
- * copy of the `size` bytes at `argument`.
- *
- * Checks run one at a time. A task may run other checks, but not itself. */
-#define CLB_CHECK_ARGUMENT 256 /* bytes, at most */
-clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
-                          const void *argument, size_t size) CLB_MUST_CHECK;
-
 /* ---- variant.c: a family with its parameters, built and checked on the device ---------------- */
 
 /* The check of the kernels that read B unpacked. */

@@ -1,7 +1,6 @@
 /* Kernels are built and checked on the device at their first use: checks that run once, and
  * variants, kernel families with their parameters. */
 #include "check.h"
-#include "engine/ocl/helper.h"
 #include "host/process.h"
 
 #include <stdio.h>

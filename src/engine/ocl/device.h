@@ -210,11 +210,6 @@ void clb_runtime_abandon(struct clb_runtime *runtime, double seconds);
 
 /* ---- driver.c: the thread on which drivers start and compile --------------------------------- */
 
-/* Run a task on a thread with a large stack and wait until it has ended; on such a thread, call it
- * directly. The caller must hold no lock that a task may take. Returns the task's status, or
- * CLB_ERR_NOMEM when the thread can't be made. */
-clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CLB_MUST_CHECK;
-
 /* Until when, by clb_now(), this thread may wait in clb_driver_request; INFINITY, the default: for
  * ever. */
 extern CLB_THREAD double clb_driver_time_limit;
@@ -225,12 +220,6 @@ static inline double clb_driver_set_time_limit(double until)
     clb_driver_time_limit = until;
     return before;
 }
-
-/* The same for a thread that may not wait for ever: CLB_ERR_STARTING when another task runs, or
- * when this one has not ended by then or waits for a helper process. It goes on all the same, so it
- * gets a copy of the `size` bytes at `argument`, which must not refer to the caller's stack. */
-clb_status clb_driver_request(clb_status (*run)(void *argument), const void *argument,
-                              size_t size) CLB_MUST_CHECK;
 
 /* ---- program.c: compiled programs, in memory and on disk ------------------------------------- */
 
@@ -247,33 +236,6 @@ extern const struct clb_source *const clb_sources[];
  * program that failed to build once fails at once the next time. */
 clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
                            const char *options, struct clb_program **program) CLB_MUST_CHECK;
-
-/* True when the program has passed the check of this name in an earlier process, compiled by the
- * same driver; set_checked records that. Never true for a program that this process compiled. */
-bool clb_program_is_checked(const struct clb_program *program, const char *check);
-void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
-                             const char *check);
-
-/* ---- steps -----------------------------------------------------------------------------------
- *
- * A step is what one check needs, in one precision: its programs, built, launched and checked. */
-
-typedef enum clb_helper_step {
-    CLB_STEP_GEMM,      /* clb_gemm_variant_get */
-    CLB_STEP_DIRECT,    /* clb_direct_prepare */
-    CLB_STEP_SKIP,      /* clb_skip_prepare */
-    CLB_STEP_STRUCTURE, /* clb_structure_check */
-    CLB_STEP_SYSTEMS,   /* clb_workspace_check */
-    CLB_STEP_PANELS,    /* clb_getf2_check */
-    CLB_STEP_BLOCKS,    /* clb_potf2_check */
-    CLB_STEPS
-} clb_helper_step;
-
-/* Called by a check before it gets its programs: CLB_OK when the helper has done the step, or when
- * there is no helper and this process builds them. The helper does a step of which there is no
- * record, and again one that failed an hour ago, or whose rates are a week old. */
-clb_status clb_step_need(const struct clb_runtime *runtime, clb_helper_step step,
-                         clb_precision precision) CLB_MUST_CHECK;
 
 /* ---- memory.c: pooled buffers under one allowance -------------------------------------------- */
 

@@ -5,7 +5,7 @@
  * computes it from the original arguments. */
 #include "blas/judge.h"
 #include "engine/kernel/kernel.h"
-#include "engine/ocl/device.h"
+#include "engine/ocl/helper.h"
 #include "route.h"
 
 #include <math.h>
