@@ -175,11 +175,14 @@ struct clb_program {
     struct clb_program *next;
     char options[];
 };
-/* The program, or NULL where it has not been made; and make it (program.c). */
-struct clb_program *clb_program_find(struct clb_runtime *runtime, const struct clb_source *source,
-                                     const char *options);
-clb_status clb_program_make(struct clb_runtime *runtime, const struct clb_source *source,
-                            const char *options, struct clb_program **program) CLB_MUST_CHECK;
+
+/* A kernel object of a queue set, which belongs to it. */
+struct clb_queue_set_kernel {
+    const struct clb_program *program;
+    const char *name;
+    cl_kernel kernel;
+    struct clb_queue_set_kernel *next;
+};
 
 /* ---- enqueuer.c ------------------------------------------------------------------------------ */
 
@@ -208,6 +211,9 @@ void clb_enqueuer_await_idle(double seconds);
 
 /* ---- queue_open.c ---------------------------------------------------------------------------- */
 
+/* For clb_queue_set_kernel, the first time. */
+clb_status clb_queue_set_make_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                     const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 /* Called before a queue's first launch, which is not made where there is no memory for numbers. */
 clb_status clb_queue_count_launches(struct clb_queue *queue) CLB_MUST_CHECK;
 /* Add the times of a command that has ended to the trace. */

@@ -227,6 +227,17 @@ void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb
 
 /* ---- all programs ---------------------------------------------------------------------------- */
 
+static struct clb_program *find_program(struct clb_runtime *runtime,
+                                        const struct clb_source *source, const char *options)
+{
+    pthread_mutex_lock(&runtime->programs.lock);
+    struct clb_program *program = runtime->programs.first;
+    while (program != NULL && (program->source != source || strcmp(program->options, options) != 0))
+        program = program->next;
+    pthread_mutex_unlock(&runtime->programs.lock);
+    return program;
+}
+
 struct program_wanted {
     struct clb_runtime *runtime;
     const struct clb_source *source;
@@ -239,7 +250,7 @@ static clb_status add_wanted(void *argument)
 {
     struct program_wanted *wanted = argument;
     struct clb_runtime *runtime = wanted->runtime;
-    wanted->program = clb_program_find(runtime, wanted->source, wanted->options);
+    wanted->program = find_program(runtime, wanted->source, wanted->options);
     if (wanted->program != NULL)
         return CLB_OK;
     const struct clb_source *source = wanted->source;
@@ -268,11 +279,21 @@ static clb_status add_wanted(void *argument)
     return CLB_OK;
 }
 
-clb_status clb_program_make(struct clb_runtime *runtime, const struct clb_source *source,
-                            const char *options, struct clb_program **out)
+static clb_status add_program(struct clb_runtime *runtime, const struct clb_source *source,
+                              const char *options, struct clb_program **out)
 {
     struct program_wanted wanted = {.runtime = runtime, .source = source, .options = options};
     const clb_status status = clb_driver_call(add_wanted, &wanted);
     *out = wanted.program;
     return status;
+}
+
+clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
+                           const char *options, struct clb_program **out)
+{
+    clb_status status = CLB_OK;
+    *out = find_program(runtime, source, options);
+    if (*out == NULL)
+        status = add_program(runtime, source, options, out);
+    return status == CLB_OK ? (*out)->status : status;
 }

@@ -1,5 +1,5 @@
 /* What is done once for a queue: it is opened, and gets a place for the number of the last launch
- * that has run; and what is read of its commands for the trace. */
+ * that has run; kernel objects are made; and what is read of commands for the trace. */
 #include "cl.h"
 
 #include <stdlib.h>
@@ -107,4 +107,55 @@ void clb_event_trace(const struct clb_event *event)
         !read_time(event->handle, CL_PROFILING_COMMAND_END, &end))
         return;
     clb_trace_command(event->queue->number, event->name, begin, end, event->enqueued - queued);
+}
+
+/* ---- kernel objects -------------------------------------------------------------------------- */
+
+/* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
+ * the one that each kernel of the shim requires by attribute. CLB_OK if the driver does not answer.
+ */
+static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
+{
+    size_t group[3] = {1, 1, 1}, most = SIZE_MAX;
+    cl_ulong bytes = 0;
+    if (clb_device_has(device, CLB_QUIRK_UNDERSTATES_LIMITS))
+        return CLB_OK;
+    bool known =
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
+                                      &most, NULL) == CL_SUCCESS &&
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                      sizeof group, group, NULL) == CL_SUCCESS &&
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof bytes,
+                                      &bytes, NULL) == CL_SUCCESS;
+    size_t items = group[0] * group[1] * group[2];
+    if (!known || (items <= most && items <= device->max_group && bytes <= device->local_memory))
+        return CLB_OK;
+    clb_log(CLB_LOG_WARN,
+            "%s: groups of %zu with %llu bytes of local memory, the device has %zu and %llu", name,
+            items, (unsigned long long)bytes, clb_min(most, device->max_group),
+            (unsigned long long)device->local_memory);
+    return CLB_ERR_LAUNCH;
+}
+
+clb_status clb_queue_set_make_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                     const char *name, cl_kernel *kernel)
+{
+    struct clb_queue_set_kernel *entry = calloc(1, sizeof *entry);
+    if (entry == NULL)
+        return CLB_ERR_NOMEM;
+    cl_int error;
+    entry->kernel = clb_cl.CreateKernel(program->handle, name, &error);
+    clb_status status = clb_cl_check(error, name);
+    if (status == CLB_OK)
+        status = check_needs(&queue_set->runtime->device, entry->kernel, name);
+    if (status != CLB_OK) {
+        if (entry->kernel != NULL)
+            clb_cl.ReleaseKernel(entry->kernel);
+        free(entry);
+        return status;
+    }
+    *entry = (struct clb_queue_set_kernel){program, name, entry->kernel, queue_set->kernels};
+    queue_set->kernels = entry;
+    *kernel = entry->kernel;
+    return CLB_OK;
 }

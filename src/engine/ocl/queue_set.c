@@ -1,4 +1,4 @@
-/* The queues, programs and kernel objects of one call, and the calls that are on the device at
+/* The queues and kernel objects of one call, and the calls that are on the device at
  * once. */
 #include "cl.h"
 
@@ -44,13 +44,6 @@ void clb_turn_end(struct clb_runtime *runtime)
  * later calls. */
 
 #define QUEUES CLB_COUNT_OF(((struct clb_queue_set *)0)->each)
-
-struct clb_queue_set_kernel {
-    const struct clb_program *program;
-    const char *name;
-    cl_kernel kernel;
-    struct clb_queue_set_kernel *next;
-};
 
 clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set)
 {
@@ -147,54 +140,7 @@ clb_status clb_queue_set_await(struct clb_queue_set *queue_set, clb_event *event
     return status == CLB_OK ? clb_queue_set_check(queue_set) : status;
 }
 
-/* ---- programs and kernels -------------------------------------------------------------------- */
-
-struct clb_program *clb_program_find(struct clb_runtime *runtime, const struct clb_source *source,
-                                     const char *options)
-{
-    pthread_mutex_lock(&runtime->programs.lock);
-    struct clb_program *program = runtime->programs.first;
-    while (program != NULL && (program->source != source || strcmp(program->options, options) != 0))
-        program = program->next;
-    pthread_mutex_unlock(&runtime->programs.lock);
-    return program;
-}
-
-clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
-                           const char *options, struct clb_program **out)
-{
-    clb_status status = CLB_OK;
-    *out = clb_program_find(runtime, source, options);
-    if (*out == NULL)
-        status = clb_program_make(runtime, source, options, out);
-    return status == CLB_OK ? (*out)->status : status;
-}
-
-/* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
- * the one that each kernel of the shim requires by attribute. CLB_OK if the driver does not answer.
- */
-static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
-{
-    size_t group[3] = {1, 1, 1}, most = SIZE_MAX;
-    cl_ulong bytes = 0;
-    if (clb_device_has(device, CLB_QUIRK_UNDERSTATES_LIMITS))
-        return CLB_OK;
-    bool known =
-        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
-                                      &most, NULL) == CL_SUCCESS &&
-        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
-                                      sizeof group, group, NULL) == CL_SUCCESS &&
-        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof bytes,
-                                      &bytes, NULL) == CL_SUCCESS;
-    size_t items = group[0] * group[1] * group[2];
-    if (!known || (items <= most && items <= device->max_group && bytes <= device->local_memory))
-        return CLB_OK;
-    clb_log(CLB_LOG_WARN,
-            "%s: groups of %zu with %llu bytes of local memory, the device has %zu and %llu", name,
-            items, (unsigned long long)bytes, clb_min(most, device->max_group),
-            (unsigned long long)device->local_memory);
-    return CLB_ERR_LAUNCH;
-}
+/* ---- kernel objects -------------------------------------------------------------------------- */
 
 clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
                                 const char *name, cl_kernel *kernel)
@@ -206,22 +152,5 @@ clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_prog
             return CLB_OK;
         }
     }
-    struct clb_queue_set_kernel *entry = calloc(1, sizeof *entry);
-    if (entry == NULL)
-        return CLB_ERR_NOMEM;
-    cl_int error;
-    entry->kernel = clb_cl.CreateKernel(program->handle, name, &error);
-    clb_status status = clb_cl_check(error, name);
-    if (status == CLB_OK)
-        status = check_needs(&queue_set->runtime->device, entry->kernel, name);
-    if (status != CLB_OK) {
-        if (entry->kernel != NULL)
-            clb_cl.ReleaseKernel(entry->kernel);
-        free(entry);
-        return status;
-    }
-    *entry = (struct clb_queue_set_kernel){program, name, entry->kernel, queue_set->kernels};
-    queue_set->kernels = entry;
-    *kernel = entry->kernel;
-    return CLB_OK;
+    return clb_queue_set_make_kernel(queue_set, program, name, kernel);
 }
