@@ -204,9 +204,7 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
 /* `idle`: no enqueued command is still running. */
 void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, bool idle);
 
-/* For the checks: set the sizes of strips and groups, and the program; open without a test. */
-clb_status clb_getf2_get_program(struct clb_getf2 *panel,
-                                 struct clb_workspace *workspace) CLB_MUST_CHECK;
+/* For the checks: open without a test. */
 clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                              size_t cols) CLB_MUST_CHECK;
 
@@ -225,6 +223,27 @@ struct clb_moves clb_getf2_moves(const struct clb_getf2 *panel, size_t first, si
  * pivot is zero. */
 clb_status clb_getf2_read(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t first,
                           size_t count, int64_t *ipiv, size_t *info) CLB_MUST_CHECK;
+
+/* ---- programs.c ------------------------------------------------------------------------------ */
+
+/* Begin a workspace or a panel: what is the same for all of a variant, programs and the sizes that
+ * are compiled into them. That of the variant that all calls have is chosen once. */
+extern const struct clb_workspace *_Atomic clb_known_workspaces[CLB_PRECISIONS];
+extern const struct clb_getf2 *_Atomic clb_known_panels[CLB_PRECISIONS];
+clb_status clb_workspace_choose(struct clb_workspace *workspace, struct clb_runtime *runtime,
+                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_getf2_choose(struct clb_getf2 *panel,
+                            struct clb_workspace *workspace) CLB_MUST_CHECK;
+/* The variant itself, or that of a split family for what the family does not compute. */
+static inline const struct clb_gemm_variant *
+clb_plain_variant(const struct clb_gemm_variant *variant)
+{
+    return variant->split ? variant->plain : variant;
+}
+/* For the checks: set the sizes of strips and groups; and the program too. */
+void clb_getf2_set_shape(struct clb_getf2 *panel, const struct clb_workspace *workspace);
+clb_status clb_getf2_get_program(struct clb_getf2 *panel,
+                                 struct clb_workspace *workspace) CLB_MUST_CHECK;
 
 /* ---- checks.c -------------------------------------------------------------------------------- */
 

@@ -5,21 +5,12 @@
  * host: the kernel that factors a strip writes the interchanges as moves. */
 #include "device_blas.h"
 
-#include "engine/kernel/kernels.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a work-group. A work-item holds the rest of its row in registers. */
-#define GROUP_NVIDIA ((size_t)512)
-#define GROUP_OTHER  ((size_t)256)
-/* At least the width of a strip, and a warp. */
-#define SMALLEST_GROUP ((size_t)32)
-#define FOLLOW_GROUP   ((size_t)64)
-#define UPDATE_GROUP   ((size_t)128)
-/* Strips per block. */
-#define STRIPS ((size_t)4)
+/* Work-items of a group of the other kernels. */
+#define FOLLOW_GROUP ((size_t)64)
+#define UPDATE_GROUP ((size_t)128)
 
 /* Words of the state that the kernels write. */
 enum { STATE_INFO, STATE_FAILED, STATE_IPIV };
@@ -31,39 +22,6 @@ enum { STATE_INFO, STATE_FAILED, STATE_IPIV };
 static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
 {
     return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;
-}
-
-static void getf2_set_shape(struct clb_getf2 *panel, const struct clb_workspace *workspace)
-{
-    bool progress = clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS);
-    /* At most 64 registers for a row; PoCL takes many seconds to compile wide strips. */
-    panel->width = !progress ? 8 : workspace->variant->precision == CLB_Z ? 16 : 32;
-    panel->block = STRIPS * panel->width;
-    panel->group = workspace->variant->tuning.value[CLB_PARAM_GETRF_GROUP];
-    if (panel->group < SMALLEST_GROUP || (panel->group & (panel->group - 1)) != 0)
-        panel->group = progress ? GROUP_NVIDIA : GROUP_OTHER;
-    panel->group = clb_min(panel->group, workspace->runtime->device.max_group);
-    panel->most_groups = progress ? workspace->runtime->device.units : 1;
-}
-
-/* With shuffles that take fewer instructions, where the device has them. */
-clb_status clb_getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
-{
-    const clb_precision precision = workspace->variant->precision;
-    const bool warps = clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS);
-    clb_status status = CLB_ERR_BUILD;
-    char options[160];
-    getf2_set_shape(panel, workspace);
-    for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
-        snprintf(options, sizeof options,
-                 "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_WIDTH=%zu -DCLB_BLOCK=%zu "
-                 "-DCLB_PANEL_WG=%zu -DCLB_SHUFFLE=%d -DCLB_TAPER=%d",
-                 clb_precision_real_size(precision) == sizeof(double),
-                 clb_precision_parts(precision) > 1, panel->width, panel->block, panel->group,
-                 shuffle, warps);
-        status = clb_program_get(workspace->runtime, &clb_kernel_getf2, options, &panel->program);
-    }
-    return status;
 }
 
 /* Fill a buffer with zeros. In `exchange` no word may have a tag of this run; moves that a failed
@@ -113,11 +71,23 @@ static clb_status getf2_get_memory(struct clb_getf2 *panel, struct clb_workspace
     return status == CLB_OK && panel->state_host == NULL ? CLB_ERR_NOMEM : status;
 }
 
+static clb_status getf2_begin(struct clb_getf2 *panel, struct clb_workspace *workspace)
+{
+    const clb_precision precision = workspace->variant->precision;
+    const struct clb_workspace *like = atomic_load(&clb_known_workspaces[precision]);
+    const struct clb_getf2 *known = atomic_load(&clb_known_panels[precision]);
+    if (like == NULL || known == NULL || like->variant != workspace->variant)
+        return clb_getf2_choose(panel, workspace);
+    *panel = *known;
+    return CLB_OK;
+}
+
 clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                              size_t cols)
 {
-    *panel = (struct clb_getf2){.rows = rows, .cols = cols};
-    clb_status status = clb_getf2_get_program(panel, workspace);
+    clb_status status = getf2_begin(panel, workspace);
+    panel->rows = rows;
+    panel->cols = cols;
     if (status == CLB_OK)
         status = getf2_get_memory(panel, workspace);
     if (status != CLB_OK)
@@ -131,7 +101,7 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
     clb_status status = CLB_OK;
     if (!clb_panels_passed[workspace->variant->precision]) {
         *panel = (struct clb_getf2){0};
-        getf2_set_shape(panel, workspace);
+        clb_getf2_set_shape(panel, workspace);
         status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
         *panel = (struct clb_getf2){0};
     }

@@ -1,10 +1,6 @@
-/* The workspace of a run on device matrices: a queue, programs, memory; and what moves rows and
- * copies matrices (kernels/laswp.cl). */
+/* The workspace of a run on device matrices: a queue and memory; and what moves rows and copies
+ * matrices (kernels/laswp.cl). */
 #include "device_blas.h"
-
-#include "engine/kernel/kernels.h"
-
-#include <stdio.h>
 
 size_t clb_dmat_ld(size_t rows, size_t element)
 {
@@ -13,87 +9,7 @@ size_t clb_dmat_ld(size_t rows, size_t element)
     return ld * element % 1024 == 0 ? ld + line : ld;
 }
 
-/* ---- programs -------------------------------------------------------------------------------- */
-
-/* Work-items of a group and orders of diagonal blocks. On CPUs a group has one work-item. Elsewhere
- * a tile of right-hand sides and a sub-block of the triangle are in less than 48 KiB of local
- * memory; half as large a block fits in 32 KiB, and smaller devices get the largest block that
- * fits. */
-#define GROUP       ((size_t)128)
-#define LEAST_GROUP ((size_t)32) /* number of right-hand sides of a tile */
-#define CPU_BLOCK   ((size_t)128)
-#define GPU_BLOCK   ((size_t)128)
-#define GPU_BLOCK_Z ((size_t)64)
-#define GPU_MEMORY  ((uint64_t)48 << 10)
-#define GPU_STEP    ((size_t)16)
-#define BLOCK_UNIT  ((size_t)8)
-
-/* Bytes of the local arrays of clb_trsm_solve in kernels/trsm.cl: a block's rows of right-hand
- * sides, and a sub-block. */
-static uint64_t solve_memory(clb_precision precision, size_t block)
-{
-    enum { PITCH = 34 };
-    size_t sub = block % 32 == 0 && precision != CLB_Z ? 32 : block % 16 == 0 ? 16 : 8;
-    return (block * PITCH + sub * sub) * clb_precision_size(precision);
-}
-
-static size_t largest_block(const struct clb_workspace *workspace, bool cpu)
-{
-    clb_precision precision = workspace->variant->precision;
-    uint64_t memory = workspace->runtime->device.local_memory;
-    size_t block = precision == CLB_Z ? GPU_BLOCK_Z : GPU_BLOCK;
-    if (cpu)
-        return CLB_MAX_BLOCK;
-    if (memory < GPU_MEMORY)
-        block /= 2;
-    while (block > GPU_STEP && solve_memory(precision, block) > memory)
-        block -= GPU_STEP;
-    return block;
-}
-
-static clb_status get_programs(struct clb_workspace *workspace)
-{
-    clb_precision precision = workspace->variant->precision;
-    bool cpu = workspace->variant->tuning.family == CLB_FAMILY_CPU;
-    size_t wanted = workspace->variant->tuning.value[CLB_PARAM_TRSM_NB], group = GROUP;
-    char options[120];
-    size_t most = largest_block(workspace, cpu);
-    if (wanted == 0)
-        wanted = cpu ? CPU_BLOCK : most;
-    while (group > LEAST_GROUP && group > workspace->runtime->device.max_group)
-        group /= 2;
-    workspace->block = clb_round_up(clb_min(wanted, most), BLOCK_UNIT);
-    workspace->group = cpu ? 1 : group;
-    workspace->groups = clb_max(64, 8 * (size_t)workspace->runtime->device.units);
-    snprintf(options, sizeof options,
-             "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu -DCLB_WG=%zu",
-             clb_precision_real_size(precision) == sizeof(double),
-             clb_precision_parts(precision) > 1, cpu, workspace->block, group);
-    clb_status status =
-        clb_program_get(workspace->runtime, &clb_kernel_trsm, options, &workspace->trsm);
-    if (status != CLB_OK)
-        return status;
-    snprintf(options, sizeof options, "-DCLB_SIZE=%zu -DCLB_CPU=%d -DCLB_MOVES=%zu -DCLB_WG=%zu",
-             clb_precision_size(precision), cpu, 2 * CLB_MAX_SWAPS, group);
-    return clb_program_get(workspace->runtime, &clb_kernel_laswp, options, &workspace->laswp);
-}
-
 /* ---- memory ---------------------------------------------------------------------------------- */
-
-/* Columns of B that are packed at once where the device shares the host's memory. */
-#define CPU_COLUMNS ((size_t)1024)
-
-static void set_cuts(struct clb_workspace *workspace)
-{
-    const struct clb_gemm_variant *variant = workspace->variant;
-    workspace->max_m = clb_gemm_widest(variant, CLB_OPERAND_A);
-    workspace->max_n = clb_gemm_widest(variant, CLB_OPERAND_B);
-    if (workspace->runtime->device.unified)
-        workspace->max_n = clb_min(
-            workspace->max_n, clb_round_up(CPU_COLUMNS, clb_gemm_unit(variant, CLB_OPERAND_B)));
-    workspace->max_k = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
-                                    clb_gemm_depth_unit(variant));
-}
 
 static size_t operand_bytes(const struct clb_workspace *workspace, clb_operand_role role, size_t w,
                             size_t k)
@@ -145,14 +61,22 @@ static clb_status workspace_get_memory(struct clb_workspace *workspace,
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
+static clb_status workspace_begin(struct clb_workspace *workspace, struct clb_runtime *runtime,
+                                  const struct clb_gemm_variant *variant)
+{
+    const struct clb_workspace *known = atomic_load(&clb_known_workspaces[variant->precision]);
+    if (known == NULL || known->variant != variant)
+        return clb_workspace_choose(workspace, runtime, variant);
+    *workspace = *known;
+    return CLB_OK;
+}
+
 clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
                                         struct clb_runtime *runtime,
                                         const struct clb_gemm_variant *variant,
                                         const struct clb_workspace_limits *limits)
 {
-    *workspace = (struct clb_workspace){.runtime = runtime, .variant = variant};
-    clb_status status = get_programs(workspace);
-    set_cuts(workspace);
+    clb_status status = workspace_begin(workspace, runtime, variant);
     if (status == CLB_OK)
         status = clb_queue_set_acquire(runtime, &workspace->queue_set);
     if (status == CLB_OK) {
@@ -164,15 +88,10 @@ clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
     return status;
 }
 
-static const struct clb_gemm_variant *plain_of(const struct clb_gemm_variant *variant)
-{
-    return variant->split ? variant->plain : variant;
-}
-
 clb_status clb_workspace_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant)
 {
-    const struct clb_gemm_variant *plain = plain_of(variant);
+    const struct clb_gemm_variant *plain = clb_plain_variant(variant);
     if (plain == NULL)
         return CLB_ERR_UNSUPPORTED;
     return clb_systems_passed[plain->precision] ? CLB_OK : clb_workspace_check(runtime, plain);
@@ -185,9 +104,10 @@ clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtim
     *workspace = (struct clb_workspace){0};
     clb_status status = clb_workspace_prepare(runtime, variant);
     if (status == CLB_OK)
-        status = clb_workspace_open_unchecked(workspace, runtime, plain_of(variant), limits);
+        status =
+            clb_workspace_open_unchecked(workspace, runtime, clb_plain_variant(variant), limits);
     if (status == CLB_OK)
-        workspace->direct = clb_direct_prepare(plain_of(variant)) == CLB_OK;
+        workspace->direct = clb_direct_prepare(clb_plain_variant(variant)) == CLB_OK;
     return status;
 }
 
