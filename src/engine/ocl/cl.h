@@ -228,8 +228,19 @@ void clb_pool_unreserve(struct clb_pool *pool, uint64_t size);
 clb_status clb_buffer_make(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
                            struct clb_buffer **buffer) CLB_MUST_CHECK;
 
-/* ---- queue.c, for the thread ----------------------------------------------------------------- */
+/* ---- hang.c: waiting for a device with its own memory ---------------------------------------- */
 
+static inline bool clb_is_abandoned(const struct clb_runtime *runtime)
+{
+    return CLB_UNLIKELY(atomic_load_explicit(&runtime->abandoned, memory_order_relaxed));
+}
+/* Wait until a command has ended. False when the device has been abandoned. */
+bool clb_event_await_end(clb_event event) CLB_MUST_CHECK;
+
+/* ---- queue.c, for hang.c and the thread ------------------------------------------------------ */
+
+/* With the queue's lock: check the commands that have ended. */
+clb_status clb_queue_look(struct clb_queue *queue) CLB_MUST_CHECK;
 /* Carry out a command that was left. What fails, fails its queue and ends `event`. */
 void clb_queue_carry_out(const struct clb_command *command, clb_event event);
 void clb_event_retain(clb_event event);

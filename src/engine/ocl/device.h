@@ -131,7 +131,7 @@ struct clb_runtime {
     } programs;
     _Atomic int failures;        /* calls in a row that failed on the device */
     atomic_bool counts_launches; /* the CPU has seen what kernels store, see queue.c */
-    /* Waits for a device with its own memory, see queue.c. */
+    /* Waits for a device with its own memory, see hang.c. */
     _Atomic unsigned ended;       /* commands that were seen to end */
     _Atomic unsigned hang_millis; /* 0: no call has said what it expects */
     atomic_bool abandoned;        /* nothing is enqueued any more, nobody waits */

@@ -25,11 +25,8 @@
  * queue: the next function that uses it says so. */
 #include "cl.h"
 
-#include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* The list is checked whenever it has become so much longer. */
 #define MANY ((size_t)64)
@@ -39,11 +36,6 @@
 #define LAUNCHES_AHEAD 240
 
 /* ---- events ---------------------------------------------------------------------------------- */
-
-static bool is_abandoned(const struct clb_runtime *runtime)
-{
-    return CLB_UNLIKELY(atomic_load_explicit(&runtime->abandoned, memory_order_relaxed));
-}
 
 static clb_event event_new(struct clb_queue *queue)
 {
@@ -92,7 +84,7 @@ void clb_event_release(clb_event event)
     event->request = (struct clb_request){.run = event_destroy};
     if (event->handle == NULL || !clb_enqueuer_exists())
         event_destroy(&event->request);
-    else if (!is_abandoned(event->queue->runtime))
+    else if (!clb_is_abandoned(event->queue->runtime))
         clb_enqueuer_leave(&event->request);
 }
 
@@ -114,7 +106,7 @@ bool clb_event_is_pending(clb_event event)
 {
     if (!clb_enqueuer_exists())
         return clb_cl_event_is_pending(event->handle);
-    if (!atomic_load(&event->ended) && !is_abandoned(event->queue->runtime))
+    if (!atomic_load(&event->ended) && !clb_is_abandoned(event->queue->runtime))
         clb_enqueuer_watch(event);
     return !atomic_load(&event->ended);
 }
@@ -159,7 +151,7 @@ cl_uint clb_queue_launches(const struct clb_queue *queue)
 
 /* Check the commands that have ended and remove them from the list. A command whose status can't be
  * read stays in the list. With the lock held. */
-static clb_status queue_look(struct clb_queue *queue)
+clb_status clb_queue_look(struct clb_queue *queue)
 {
     while (queue->first != NULL) {
         clb_event event = queue->first;
@@ -189,7 +181,7 @@ static clb_status finish_now(struct clb_queue *queue)
     pthread_mutex_lock(&queue->lock);
     queue->unended = status != CLB_OK;
     queue->failed = queue->failed || status != CLB_OK || !all_have_run(queue);
-    clb_status looked = queue_look(queue);
+    clb_status looked = clb_queue_look(queue);
     pthread_mutex_unlock(&queue->lock);
     return status != CLB_OK ? status : looked;
 }
@@ -315,7 +307,7 @@ static clb_status carry_out(const struct clb_command *command, clb_event event)
     if (queue->keeps)
         pthread_mutex_lock(&queue->lock);
     if (status == CLB_OK && queue->keeps && queue->count % MANY == MANY - 1)
-        status = queue_look(queue);
+        status = clb_queue_look(queue);
     if (status == CLB_OK)
         status = enqueue(command, waits, list, event != NULL ? &event->mapped : NULL,
                          event != NULL ? &handle : NULL);
@@ -368,7 +360,7 @@ static clb_status queue_give(struct clb_command command, bool finishes, clb_even
 {
     struct clb_queue *queue = command.queue;
     clb_status status = (clb_status)atomic_load(&queue->error);
-    if (status != CLB_OK || is_abandoned(queue->runtime))
+    if (status != CLB_OK || clb_is_abandoned(queue->runtime))
         return status != CLB_OK ? status : CLB_ERR_OPENCL;
     clb_event event = queue->keeps || out != NULL ? event_new(queue) : NULL;
     if (event == NULL && (queue->keeps || out != NULL))
@@ -386,72 +378,15 @@ static clb_status queue_give(struct clb_command command, bool finishes, clb_even
     return status;
 }
 
-/* ---- waiting with an end --------------------------------------------------------------------- */
-
-/* A device with its own memory may stop working while the call still has all it needs to be
- * finished by the CPU. A wait for it asks the driver again and again instead of waiting in the
- * driver, from which nothing could call a thread back: at intervals of a 256th of the time that has
- * passed, awake at first, as drivers of GPUs wait. The time in which no command ends is the sum of
- * short intervals, so that it does not grow while the process is stopped. When it exceeds
- * what calls expect (clb_runtime_expect) the device is abandoned: from then on no function of this
- * file enters the driver to enqueue or to wait, and all report an error.
- *
- * Where memory is shared a wait has no end: kernels may be reading the caller's matrices. */
-#define AWAKE_SECONDS    10e-3
-#define SHORTEST_SECONDS 50e-6
-#define LONGEST_SECONDS  1e-3
-#define COUNTED_SECONDS  10e-3 /* of an interval, at most */
-#define LEAST_LIMIT      30.0  /* until a call has said more: checks of kernels take less */
-
-/* Wait until a command has ended. False when the device has been abandoned. */
-static bool wait_with_end(clb_event event)
-{
-    struct clb_queue *queue = event->queue;
-    struct clb_runtime *runtime = queue->runtime;
-    double begin = 0, last = 0, idle = 0;
-    unsigned seen = atomic_load(&runtime->ended);
-    while (!is_abandoned(runtime)) {
-        if (!clb_event_is_pending(event)) {
-            atomic_fetch_add(&runtime->ended, 1);
-            return true;
-        }
-        if (event->finishes && queue->keeps && !clb_enqueuer_exists()) {
-            /* A queue that is finished makes progress with each of its commands. */
-            pthread_mutex_lock(&queue->lock);
-            const size_t count = queue->count;
-            (void)!queue_look(queue);
-            atomic_fetch_add(&runtime->ended, queue->count < count);
-            pthread_mutex_unlock(&queue->lock);
-        }
-        const double now = clb_now();
-        const unsigned ended = atomic_load(&runtime->ended);
-        begin = begin > 0 ? begin : now;
-        idle = ended != seen || last <= 0 ? 0 : idle + fmin(now - last, COUNTED_SECONDS);
-        seen = ended;
-        last = now;
-        const double pause = (now - begin) / 256;
-        const unsigned millis = atomic_load_explicit(&runtime->hang_millis, memory_order_relaxed);
-        if (millis != UINT_MAX && idle > (millis == 0 ? LEAST_LIMIT : 1e-3 * millis)) {
-            clb_runtime_abandon(runtime, idle);
-        } else if (now - begin < AWAKE_SECONDS) {
-            do
-                sched_yield();
-            while (clb_now() < now + pause);
-        } else {
-            const double seconds = fmin(fmax(pause, SHORTEST_SECONDS), LONGEST_SECONDS);
-            nanosleep(&(struct timespec){0, (long)(1e9 * seconds)}, NULL);
-        }
-    }
-    return false;
-}
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 clb_status clb_event_wait(clb_event event)
 {
     if (!event->queue->runtime->device.unified) {
         /* As clWaitForEvents does. */
-        if (!clb_enqueuer_exists() && !is_abandoned(event->queue->runtime))
+        if (!clb_enqueuer_exists() && !clb_is_abandoned(event->queue->runtime))
             (void)!clb_queue_flush_now(event->queue);
-        if (!wait_with_end(event))
+        if (!clb_event_await_end(event))
             return CLB_ERR_OPENCL;
     }
     return clb_enqueuer_exists()
@@ -467,7 +402,7 @@ static clb_status queue_ask(struct clb_queue *queue, clb_status (*ask)(struct cl
                             bool waits)
 {
     const struct clb_command question = {.verb = CLB_ASK, .queue = queue, .ask = ask};
-    if (is_abandoned(queue->runtime))
+    if (clb_is_abandoned(queue->runtime))
         return CLB_ERR_OPENCL;
     if (!clb_enqueuer_exists())
         return ask(queue);
@@ -507,7 +442,7 @@ static clb_status queue_error(struct clb_queue *queue)
 static clb_status look_now(struct clb_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
-    clb_status status = queue->failed ? CLB_ERR_OPENCL : queue_look(queue);
+    clb_status status = queue->failed ? CLB_ERR_OPENCL : clb_queue_look(queue);
     pthread_mutex_unlock(&queue->lock);
     return status;
 }
