@@ -113,10 +113,15 @@ clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
     return *variant != NULL ? CLB_OK : clb_gemm_variant_choose(runtime, precision, variant);
 }
 
-/* launch.c: the variant itself or its `second` one, whichever is expected to need less time for an
+/* parts.c: the variant itself or its `second` one, whichever is expected to need less time for an
  * m x n product with launches that are k deep, on a device with so many units. */
-const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
-                                            size_t m, size_t n, size_t k);
+const struct clb_gemm_variant *clb_gemm_faster(const struct clb_gemm_variant *variant, size_t units,
+                                               size_t m, size_t n, size_t k);
+static inline const struct clb_gemm_variant *
+clb_gemm_for(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n, size_t k)
+{
+    return variant->second == NULL ? variant : clb_gemm_faster(variant, units, m, n, k);
+}
 
 /* Build, launch and check the kernels that has_skip stands for, once for each precision; a variant
  * without has_skip needs no call. Must be called before they are used. CLB_ERR_UNSUPPORTED when one
@@ -247,26 +252,39 @@ struct clb_skip {
     ptrdiff_t a, b, c;
 };
 
-/* How much of the depth one work-group computes. Where C has fewer tiles than half of the device's
- * units, the depth is divided into parts, whose products are added up in their order. This depends
- * on nothing but the arguments, which must be those of a whole problem and not of one of its
- * launches, so that each entry has the same bits whatever the launches.
+/* parts.c: how much of the depth one work-group computes. Where C has fewer tiles than half of the
+ * device's units, the depth is divided into parts, whose products are added up in their order. This
+ * depends on nothing but the arguments, which must be those of a whole problem and not of one of
+ * its launches, so that each entry has the same bits whatever the launches.
  *
  * clb_part_depth: the depth of a part, a multiple of clb_gemm_depth_unit, for an m x n product of
  * launches that are k deep on so many units; 0: undivided. clb_part_bytes: of the memory that a
  * launch of m x n x k with such parts needs; 0: none; clb_scaled_bytes: of that of scaled operands,
  * which needs memory for one part at least. clb_part_most: the most that launches with up to m rows
  * and n columns need, whatever their depth. */
-size_t clb_part_depth(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n,
-                      size_t k);
+size_t clb_part_find_depth(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n,
+                           size_t k);
+size_t clb_part_find_most(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n);
+static inline size_t clb_part_depth(const struct clb_gemm_variant *variant, size_t units, size_t m,
+                                    size_t n, size_t k)
+{
+    return variant->family->has_parts ? clb_part_find_depth(variant, units, m, n, k) : 0;
+}
+static inline size_t clb_part_most(const struct clb_gemm_variant *variant, size_t units, size_t m,
+                                   size_t n)
+{
+    return variant->family->has_parts ? clb_part_find_most(variant, units, m, n) : 0;
+}
 size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
                       size_t k);
 size_t clb_scaled_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
                         size_t k);
-size_t clb_part_most(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n);
 
 /* True when the variant has kernels that read both operands unpacked, with the same sums. */
-bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant);
+static inline bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant)
+{
+    return variant->family->has_raw && variant->tuning.value[CLB_PARAM_RAW] != 0;
+}
 
 /* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
  * c_offset of its buffer. If ldb is not 0, B is not packed: element (p, j) is at b_offset + p +
@@ -302,5 +320,37 @@ clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
                              const struct clb_gemm_variant *variant,
                              const struct clb_product *product,
                              struct clb_order order) CLB_MUST_CHECK;
+
+/* ---- what launch.c and parts.c use of each other --------------------------------------------- */
+
+/* Tiles of an m x n product. */
+size_t clb_gemm_tiles(const struct clb_gemm_variant *variant, size_t m, size_t n);
+
+/* The factors of a product and of C, as the kernels' real type. */
+struct clb_product_factors {
+    cl_double alpha_d, beta_d;
+    cl_float alpha_s, beta_s;
+    bool single;
+};
+#define CLB_FACTOR(factors, x)                                                                     \
+    ((factors).single ? CLB_ARG((factors).x##_s) : CLB_ARG((factors).x##_d))
+struct clb_product_factors clb_product_factors_of(const struct clb_gemm_variant *variant,
+                                                  const struct clb_product *product);
+
+/* Launch a kernel on the order's queue or, without one, the set's; the products of parts of
+ * `depth_of_part` depths: where that is less than k, C is a matrix for each of them, one behind the
+ * other; these and then their sum, of scaled operands also where there is one part. */
+clb_status clb_gemm_launch(struct clb_queue_set *queue_set, struct clb_program *program,
+                           const char *name, const struct clb_argument *arguments, size_t count,
+                           const struct clb_geometry *geometry,
+                           struct clb_order order) CLB_MUST_CHECK;
+clb_status clb_product_launch(struct clb_queue_set *queue_set,
+                              const struct clb_gemm_variant *variant,
+                              const struct clb_product *product, size_t depth_of_part,
+                              struct clb_order order) CLB_MUST_CHECK;
+clb_status clb_product_in_parts(struct clb_queue_set *queue_set,
+                                const struct clb_gemm_variant *variant,
+                                const struct clb_product *product,
+                                struct clb_order order) CLB_MUST_CHECK;
 
 #endif
