@@ -9,6 +9,7 @@
  *
  * A device that shares the host's memory solves with the factors in the caller's memory, and so
  * does one whose memory does not hold both matrices. */
+#include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
 /* Whether the sums for right-hand sides are formed otherwise than those for the matrix's columns.
@@ -35,6 +36,20 @@ size_t clb_getrf_count_rhs(const struct clb_getrf_run *lu, size_t first, size_t 
     if (!has_own_sums(lu) || first + count <= n)
         return 0;
     return clb_min(first + count - n, count);
+}
+
+clb_status clb_getrf_make_parts(const struct clb_getrf_run *lu, struct clb_gemm_progress *progress)
+{
+    const struct clb_job *run = &lu->run;
+    size_t n = lu->call->n, first = 0;
+    const struct clb_transfer *chunk = run->transfer + run->uploads;
+    while (first < n)
+        first += chunk++->x.cols;
+    clb_status status = clb_gemm_progress_make(
+        progress, (size_t)(run->transfer + run->uploads + run->downloads - chunk));
+    for (size_t i = 0, j = 0; i < progress->parts; j += chunk[i++].x.cols)
+        progress->part[i] = (struct clb_rect){0, j, lu->x.rows, chunk[i].x.cols};
+    return status;
 }
 
 clb_status clb_getrf_solve_rhs(struct clb_getrf_run *lu)

@@ -44,22 +44,6 @@ static void add_chunks(struct clb_getrf_run *lu, size_t chunk_cols)
     }
 }
 
-/* The parts of B in the progress are the chunks after A's last column. */
-static clb_status make_parts(struct getrf_discrete *discrete)
-{
-    const struct clb_job *run = discrete->run;
-    struct clb_gemm_progress *progress = discrete->progress;
-    size_t n = discrete->lu->call->n, first = 0;
-    const struct clb_transfer *chunk = run->transfer + run->uploads;
-    while (first < n)
-        first += chunk++->x.cols;
-    clb_status status = clb_gemm_progress_make(
-        progress, (size_t)(run->transfer + run->uploads + run->downloads - chunk));
-    for (size_t i = 0, j = 0; i < progress->parts; j += chunk[i++].x.cols)
-        progress->part[i] = (struct clb_rect){0, j, discrete->lu->x.rows, chunk[i].x.cols};
-    return status;
-}
-
 /* All memory, before anything is enqueued. */
 static clb_status discrete_open(struct getrf_discrete *discrete, const struct clb_panel_work *work)
 {
@@ -93,7 +77,7 @@ static clb_status discrete_open(struct getrf_discrete *discrete, const struct cl
     if (status == CLB_OK && discrete->order_host == NULL)
         status = CLB_ERR_NOMEM;
     if (status == CLB_OK && lu->solves)
-        status = make_parts(discrete);
+        status = clb_getrf_make_parts(lu, discrete->progress);
     return status == CLB_OK ? clb_job_begin(run) : status;
 }
 

@@ -292,9 +292,12 @@ clb_status clb_getrf_run_discrete(struct clb_getrf_run *lu, struct clb_gemm_prog
 /* ---- gesv.c: right-hand sides ---------------------------------------------------------------- */
 
 /* Raise the limits for a solve with the whole triangle; how many of columns [first, first + count)
- * have sums of their own, see clb_dmat_update; solve U*X = B when all steps have been applied. */
+ * have sums of their own, see clb_dmat_update; make the parts of B in the progress, the downloads
+ * after A's last column; solve U*X = B when all steps have been applied. */
 void clb_getrf_add_solve(const struct clb_getrf_run *lu, struct clb_workspace_limits *limits);
 size_t clb_getrf_count_rhs(const struct clb_getrf_run *lu, size_t first, size_t count);
+clb_status clb_getrf_make_parts(const struct clb_getrf_run *lu,
+                                struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 clb_status clb_getrf_solve_rhs(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
 /* ---- getrf_lookahead.c: all steps, where the device factors the panels ----------------------- */
