@@ -173,14 +173,6 @@ static inline double clb_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Seconds of CPU time that the process has used. */
-static inline double clb_cpu_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* A time of clb_now() for pthread_cond_clockwait(..., CLOCK_MONOTONIC, ...). */
 static inline struct timespec clb_time_of(double now)
 {
@@ -200,10 +192,6 @@ static inline bool clb_log_wanted(clb_log_level level)
 /* Write one line, prefixed with "clblas-shim: ", with a single write(2). */
 void clb_log(clb_log_level level, const char *format, ...) CLB_PRINTF(2, 3);
 
-/* Write one line to stderr, whatever the log level is, and to the log file when one is open: for
- * invalid configuration values and fatal errors. */
-void clb_complain(const char *format, ...) CLB_PRINTF(1, 2);
-
 extern const char *clb_trace_file; /* NULL: no trace. Constant once the configuration is read. */
 
 static inline bool clb_trace_wanted(void)
@@ -213,9 +201,6 @@ static inline bool clb_trace_wanted(void)
 
 /* Add a span of the calling thread from `begin` until now; `name` must stay valid. */
 void clb_trace_since(const char *name, double begin);
-/* Add a span of a device's queue, in seconds of the device's clock. `offset` is an estimate of
- * clb_now() minus that clock; the smallest of all is used. */
-void clb_trace_command(long queue, const char *name, double begin, double end, double offset);
 
 /* ---- progress (progress.c): how far a long call is, on a terminal ---------------------------- */
 

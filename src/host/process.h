@@ -31,6 +31,24 @@ bool clb_parse_bytes(const char *text, size_t length, double *value, bool *perce
 void clb_log_open(clb_log_level level, const char *file);
 void clb_trace_open(const char *file);
 
+/* ---- log, trace, time ------------------------------------------------------------------------ */
+
+/* Write one line to stderr, whatever the log level is, and to the log file when one is open: for
+ * invalid configuration values and fatal errors. */
+void clb_complain(const char *format, ...) CLB_PRINTF(1, 2);
+
+/* Add a span of a device's queue, in seconds of the device's clock. `offset` is an estimate of
+ * clb_now() minus that clock; the smallest of all is used. */
+void clb_trace_command(long queue, const char *name, double begin, double end, double offset);
+
+/* Seconds of CPU time that the process has used. */
+static inline double clb_cpu_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* ---- files (file.c): files of the shim in the program's process ------------------------------ */
 
 /* open(2) that never blocks (a FIFO without a reader is ENXIO). The descriptor is close-on-exec and

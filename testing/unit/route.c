@@ -1,6 +1,7 @@
 /* The route layer: decisions by thresholds, times and history, the start, memory that is short, the
  * report. Reasons that are the same for all routines are in routines.c. */
 #include "fakecl.h"
+#include "host/process.h"
 #include "shim/route/profile.h"
 #include "routed.h"
 #include "tap.h"

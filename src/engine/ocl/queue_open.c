@@ -1,6 +1,7 @@
 /* What is done once for a queue: it is opened, and gets a place for the number of the last launch
  * that has run; kernel objects are made; and what is read of commands for the trace. */
 #include "cl.h"
+#include "host/process.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  *
  * Source: Reference BLAS 3.12.1 xGEMMTR, cblas_xgemmtr; OpenBLAS and MKL xGEMMT. */
 #include "abi.h"
+#include "host/process.h"
 
 #include <ctype.h>
 #include <string.h>

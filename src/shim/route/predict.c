@@ -3,6 +3,7 @@
  * that come later. */
 #include "engine/device_blas/device_blas.h"
 #include "engine/ocl/helper.h"
+#include "host/process.h"
 #include "profile.h"
 #include "route.h"
 

@@ -1,6 +1,7 @@
 /* Calls of routines by their public names, on matrices that are made up: for tune, and for the
  * benchmark of decisions. */
 #include "trial.h"
+#include "host/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>
