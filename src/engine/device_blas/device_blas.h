@@ -63,30 +63,17 @@ bool clb_workspace_finish(struct clb_workspace *workspace);
 /* `idle`: no enqueued command is still running. */
 void clb_workspace_close(struct clb_workspace *workspace, bool idle);
 
-/* The events that a launch waits for, and its own. */
-struct clb_links {
-    cl_uint waits;
-    const clb_event *wait_list;
-    clb_event *event;
-};
-
 /* Launch a kernel of trsm or laswp on the workspace's queue; or of any program, with so many groups
- * of so many work-items. `links` may be NULL. */
+ * of so many work-items. */
 clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
                                 const char *name, const struct clb_argument *arguments,
                                 size_t count) CLB_MUST_CHECK;
 clb_status clb_workspace_launch_groups(struct clb_workspace *workspace, struct clb_program *program,
                                        const char *name, size_t groups, size_t group,
-                                       const struct clb_links *links,
-                                       const struct clb_argument *arguments,
+                                       struct clb_order order, const struct clb_argument *arguments,
                                        size_t count) CLB_MUST_CHECK;
 
-/* The last two arguments of the launches. A size_t is passed as the kernels' ulong. */
-#define CLB_ARGUMENTS(...)                                                                         \
-    (const struct clb_argument[]){__VA_ARGS__},                                                    \
-        sizeof((const struct clb_argument[]){__VA_ARGS__}) / sizeof(struct clb_argument)
 #define CLB_PLACE(x) CLB_ARG((x)->mem), CLB_ARG((x)->offset), CLB_ARG((x)->ld)
-_Static_assert(sizeof(size_t) == sizeof(cl_ulong), "size_t is the kernels' ulong");
 
 /* ---- rows that change place; copies ---------------------------------------------------------- */
 

@@ -134,7 +134,7 @@ static cl_ulong element_at(const struct clb_dmat *x, size_t row, size_t col)
 }
 
 static clb_status factor_strip(const struct getf2_work *work, size_t k, size_t width,
-                               const struct clb_links *links)
+                               struct clb_order order)
 {
     struct clb_getf2 *panel = work->panel;
     const struct clb_dmat *x = work->x;
@@ -148,7 +148,7 @@ static clb_status factor_strip(const struct getf2_work *work, size_t k, size_t w
         groups * slot_words(panel, work->workspace->variant->precision) * sizeof(cl_uint), NULL};
     panel->tag += (cl_uint)panel->width;
     return clb_workspace_launch_groups(
-        work->workspace, panel->program, "clb_getrf_panel", groups, panel->group, links,
+        work->workspace, panel->program, "clb_getrf_panel", groups, panel->group, order,
         CLB_ARGUMENTS(CLB_ARG(m), CLB_ARG(n), CLB_ARG(x->mem), CLB_ARG(offset), CLB_ARG(x->ld),
                       CLB_ARG(panel->state->mem), CLB_ARG(column), CLB_ARG(panel->aside->mem),
                       CLB_ARG(panel->exchange->mem), CLB_ARG(tag), CLB_ARG(panel->order->mem),
@@ -167,7 +167,7 @@ static clb_status getf2_follow_strip(const struct getf2_work *work, size_t k, si
     if (cols == 0)
         return CLB_OK;
     return clb_workspace_launch_groups(work->workspace, work->panel->program, "clb_getrf_follow",
-                                       work->panel->block, FOLLOW_GROUP, NULL,
+                                       work->panel->block, FOLLOW_GROUP, (struct clb_order){0},
                                        CLB_ARGUMENTS(CLB_ARG(x->mem), CLB_ARG(offset),
                                                      CLB_ARG(x->ld), CLB_ARG(cols), CLB_ARG(strip),
                                                      CLB_ARG(n), CLB_ARG(column),
@@ -186,7 +186,7 @@ static clb_status update_strip(const struct getf2_work *work, size_t k, size_t w
     if (rows == 0 || cols == 0)
         return CLB_OK;
     return clb_workspace_launch_groups(work->workspace, work->panel->program, "clb_getrf_update",
-                                       work->workspace->groups, UPDATE_GROUP, NULL,
+                                       work->workspace->groups, UPDATE_GROUP, (struct clb_order){0},
                                        CLB_ARGUMENTS(CLB_ARG(x->mem), CLB_ARG(l), CLB_ARG(u),
                                                      CLB_ARG(c), CLB_ARG(x->ld), CLB_ARG(rows),
                                                      CLB_ARG(cols), CLB_ARG(n)));
@@ -194,17 +194,17 @@ static clb_status update_strip(const struct getf2_work *work, size_t k, size_t w
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static clb_status do_strips(const struct getf2_work *work, const struct clb_links *links)
+static clb_status do_strips(const struct getf2_work *work, struct clb_order order)
 {
     size_t end = work->block + work->block_width, width;
     clb_status status = CLB_OK;
     for (size_t k = work->block; k < end && status == CLB_OK; k += width) {
         width = clb_min(work->panel->width, end - k);
         const bool begins = k == work->first, ends = k + width == work->first + work->width;
-        const struct clb_links of_strip = {begins ? links->waits : 0,
-                                           begins ? links->wait_list : NULL,
-                                           ends ? links->event : NULL};
-        status = factor_strip(work, k, width, &of_strip);
+        const struct clb_order of_strip = {.waits = begins ? order.waits : 0,
+                                           .wait_list = begins ? order.wait_list : NULL,
+                                           .event = ends ? order.event : NULL};
+        status = factor_strip(work, k, width, of_strip);
         if (status == CLB_OK)
             status = getf2_follow_strip(work, k, width);
         if (status == CLB_OK)
@@ -242,14 +242,14 @@ static clb_status follow_block(const struct getf2_work *work)
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-static clb_status do_blocks(struct getf2_work *work, const struct clb_links *links)
+static clb_status do_blocks(struct getf2_work *work, struct clb_order order)
 {
     clb_status status = CLB_OK;
     size_t end = work->first + work->width;
     for (size_t k = work->first; k < end && status == CLB_OK; k += work->block_width) {
         work->block = k;
         work->block_width = clb_min(work->panel->block, end - k);
-        status = do_strips(work, links);
+        status = do_strips(work, order);
         if (status == CLB_OK)
             status = follow_block(work);
     }
@@ -269,8 +269,9 @@ static clb_status do_in_turn(struct getf2_work *work)
 {
     clb_event event = NULL; /* of the last strip */
     bool waits = strips.last_strip != NULL && strips.last_queue != work->workspace->queue;
-    const struct clb_links links = {waits, waits ? &strips.last_strip : NULL, &event};
-    clb_status status = do_blocks(work, &links);
+    const struct clb_order order = {
+        .waits = waits, .wait_list = waits ? &strips.last_strip : NULL, .event = &event};
+    clb_status status = do_blocks(work, order);
     if (status == CLB_OK)
         status = clb_queue_flush(work->workspace->queue);
     /* The next panel can't wait for these strips by an event, so they must have ended before the
@@ -292,7 +293,7 @@ clb_status clb_getf2_enqueue(struct clb_getf2 *panel, struct clb_workspace *work
     struct getf2_work work = {
         .panel = panel, .workspace = workspace, .x = x, .first = first, .width = width};
     if (x->rows - first <= panel->group)
-        return do_blocks(&work, &(struct clb_links){0});
+        return do_blocks(&work, (struct clb_order){0});
     pthread_mutex_lock(&strips.lock);
     clb_status status = do_in_turn(&work);
     pthread_mutex_unlock(&strips.lock);

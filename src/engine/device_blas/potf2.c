@@ -68,7 +68,7 @@ clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *works
     const cl_long step = (cl_long)x->ld, xi = upper ? step : 1, xp = upper ? 1 : step;
     const cl_uint n = (cl_uint)x->rows, column = (cl_uint)first;
     return clb_workspace_launch_groups(
-        workspace, block->program, "clb_potrf_block", 1, block->group, NULL,
+        workspace, block->program, "clb_potrf_block", 1, block->group, (struct clb_order){0},
         CLB_ARGUMENTS(CLB_ARG(x->mem), CLB_ARG(x->offset), CLB_ARG(xi), CLB_ARG(xp), CLB_ARG(n),
                       CLB_ARG(column), CLB_ARG(block->state->mem)));
 }

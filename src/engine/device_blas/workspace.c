@@ -131,18 +131,13 @@ void clb_workspace_close(struct clb_workspace *workspace, bool idle)
 
 clb_status clb_workspace_launch_groups(struct clb_workspace *workspace, struct clb_program *program,
                                        const char *name, size_t groups, size_t group,
-                                       const struct clb_links *links,
-                                       const struct clb_argument *arguments, size_t count)
+                                       struct clb_order order, const struct clb_argument *arguments,
+                                       size_t count)
 {
-    const struct clb_links none = {0};
-    size_t global = groups * group;
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(workspace->queue_set, program, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    links = links != NULL ? links : &none;
-    return clb_queue_launch(workspace->queue, kernel, name, arguments, count, 1, &global, &group,
-                            links->waits, links->wait_list, links->event);
+    const struct clb_geometry geometry = {
+        .dimensions = 1, .global = {groups * group}, .local = {group}};
+    return clb_kernel_launch(workspace->queue_set, program, name, &geometry, order, arguments,
+                             count);
 }
 
 clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
@@ -150,7 +145,7 @@ clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_prog
                                 size_t count)
 {
     return clb_workspace_launch_groups(workspace, program, name, workspace->groups,
-                                       workspace->group, NULL, arguments, count);
+                                       workspace->group, (struct clb_order){0}, arguments, count);
 }
 
 clb_status clb_dmat_send_moves(struct clb_workspace *workspace, size_t count)

@@ -131,25 +131,17 @@ clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_progra
     const struct clb_rect block = clb_stored(x->depth_contiguous, i0, p0, w, k);
     const cl_ulong offset = x->offset, ld = x->ld, row = block.row, col = block.col;
     const cl_uint rows = (cl_uint)block.rows, cols = (cl_uint)block.cols, kind = kind_of(x);
-    const struct clb_argument arguments[] = {CLB_ARG(x->mem),
-                                             CLB_ARG(offset),
-                                             CLB_ARG(ld),
-                                             CLB_ARG(row),
-                                             CLB_ARG(col),
-                                             CLB_ARG(rows),
-                                             CLB_ARG(cols),
-                                             CLB_ARG(kind),
-                                             single ? CLB_ARG(factor.s[0]) : CLB_ARG(factor.d[0]),
-                                             single ? CLB_ARG(factor.s[1]) : CLB_ARG(factor.d[1]),
-                                             CLB_ARG(to)};
     /* The number of groups is always the same; see prelaunch.c for the reason. */
     const size_t local =
         variant->tuning.family == CLB_FAMILY_CPU ? 1 : group_of(&queue_set->runtime->device);
-    const size_t global = local * clb_max(64, 8 * (size_t)queue_set->runtime->device.units);
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(queue_set, program, "clb_structure", &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(queue, kernel, "clb_structure", arguments, CLB_COUNT_OF(arguments), 1,
-                            &global, &local, 0, NULL, NULL);
+    const struct clb_geometry geometry = {
+        .dimensions = 1,
+        .global = {local * clb_max(64, 8 * (size_t)queue_set->runtime->device.units)},
+        .local = {local}};
+    return clb_kernel_launch(
+        queue_set, program, "clb_structure", &geometry, (struct clb_order){.queue = queue},
+        CLB_ARGUMENTS(CLB_ARG(x->mem), CLB_ARG(offset), CLB_ARG(ld), CLB_ARG(row), CLB_ARG(col),
+                      CLB_ARG(rows), CLB_ARG(cols), CLB_ARG(kind),
+                      single ? CLB_ARG(factor.s[0]) : CLB_ARG(factor.d[0]),
+                      single ? CLB_ARG(factor.s[1]) : CLB_ARG(factor.d[1]), CLB_ARG(to)));
 }

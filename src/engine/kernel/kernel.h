@@ -214,6 +214,19 @@ struct clb_order {
     clb_event *event;
 };
 
+/* Launch a kernel of a program on the order's queue or, without one, the set's. The last two arguments are CLB_ARGUMENTS(CLB_ARG(...), ...); those
+ * of size 0 are left out. A size_t is passed as the kernels' ulong. */
+clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program *program,
+                             const char *name, const struct clb_geometry *geometry,
+                             struct clb_order order, const struct clb_argument *arguments,
+                             size_t count) CLB_MUST_CHECK;
+#define CLB_ARGUMENTS(...)                                                                         \
+    (const struct clb_argument[]){__VA_ARGS__},                                                    \
+        sizeof((const struct clb_argument[]){__VA_ARGS__}) / sizeof(struct clb_argument)
+/* One that only some kernels have is left out where the condition does not hold. */
+#define CLB_ARG_IF(condition, x) ((condition) ? CLB_ARG(x) : (struct clb_argument){0})
+_Static_assert(sizeof(size_t) == sizeof(cl_ulong), "size_t is the kernels' ulong");
+
 /* Bytes of w x k packed elements; w is rounded up to the panel width, k to the depth step. */
 size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w,
                         size_t k);
@@ -337,13 +350,9 @@ struct clb_product_factors {
 struct clb_product_factors clb_product_factors_of(const struct clb_gemm_variant *variant,
                                                   const struct clb_product *product);
 
-/* Launch a kernel on the order's queue or, without one, the set's; the products of parts of
- * `depth_of_part` depths: where that is less than k, C is a matrix for each of them, one behind the
- * other; these and then their sum, of scaled operands also where there is one part. */
-clb_status clb_gemm_launch(struct clb_queue_set *queue_set, struct clb_program *program,
-                           const char *name, const struct clb_argument *arguments, size_t count,
-                           const struct clb_geometry *geometry,
-                           struct clb_order order) CLB_MUST_CHECK;
+/* The products of parts of `depth_of_part` depths: where that is less than k, C is a matrix for each
+ * of them, one behind the other; these and then their sum, of scaled operands also where there is
+ * one part. */
 clb_status clb_product_launch(struct clb_queue_set *queue_set,
                               const struct clb_gemm_variant *variant,
                               const struct clb_product *product, size_t depth_of_part,

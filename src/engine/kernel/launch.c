@@ -2,6 +2,9 @@
  * kernels/gemm_*.cl state. */
 #include "kernel.h"
 
+/* Arguments of a kernel: no kernel has more. */
+enum { MOST_ARGUMENTS = 24 };
+
 /* ---- matrices in the device's memory --------------------------------------------------------- */
 
 struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
@@ -127,17 +130,24 @@ struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *va
         .dimensions = 1, .global = {group * clb_gemm_tiles(variant, m, n), 1}, .local = {group, 1}};
 }
 
-clb_status clb_gemm_launch(struct clb_queue_set *queue_set, struct clb_program *program,
-                           const char *name, const struct clb_argument *arguments, size_t count,
-                           const struct clb_geometry *geometry, struct clb_order order)
+clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program *program,
+                             const char *name, const struct clb_geometry *geometry,
+                             struct clb_order order, const struct clb_argument *arguments,
+                             size_t count)
 {
+    struct clb_argument given[MOST_ARGUMENTS];
+    size_t used = 0;
     cl_kernel kernel;
     clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
     if (status != CLB_OK)
         return status;
+    for (size_t i = 0; i < count; i++) {
+        if (arguments[i].size != 0)
+            given[used++] = arguments[i];
+    }
     return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
-                            arguments, count, geometry->dimensions, geometry->global,
-                            geometry->local, order.waits, order.wait_list, order.event);
+                            given, used, geometry->dimensions, geometry->global, geometry->local,
+                            order.waits, order.wait_list, order.event);
 }
 
 clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
@@ -149,24 +159,16 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
         {{"clb_pack_triangle_a_n", "clb_pack_triangle_a_t"},
          {"clb_pack_triangle_b_n", "clb_pack_triangle_b_t"}}};
     const cl_uint width = (cl_uint)w, depth = (cl_uint)k, conjugate = chunk->conjugated;
-    const cl_uint kind = chunk->triangle;
     const cl_int diagonal = (cl_int)chunk->diagonal;
-    struct clb_argument arguments[11] = {
-        CLB_ARG(chunk->mem), CLB_ARG(chunk->offset), CLB_ARG(chunk->ld), CLB_ARG(width),
-        CLB_ARG(depth),      CLB_ARG(packed),        CLB_ARG(offset)};
-    size_t count = 7;
-    if (variant->split)
-        arguments[count++] = CLB_ARG(flag);
-    if (kind != 0) {
-        arguments[count++] = CLB_ARG(kind);
-        arguments[count++] = CLB_ARG(diagonal);
-    }
-    if (parts(variant) > 1)
-        arguments[count++] = CLB_ARG(conjugate);
-    const char *name = names[kind != 0][role][chunk->depth_contiguous];
-    struct clb_program *program = kind != 0 ? *variant->shapes : variant->program;
-    struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
-    return clb_gemm_launch(queue_set, program, name, arguments, count, &geometry, order);
+    const bool triangle = chunk->triangle != 0;
+    const struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
+    return clb_kernel_launch(
+        queue_set, triangle ? *variant->shapes : variant->program,
+        names[triangle][role][chunk->depth_contiguous], &geometry, order,
+        CLB_ARGUMENTS(CLB_ARG(chunk->mem), CLB_ARG(chunk->offset), CLB_ARG(chunk->ld),
+                      CLB_ARG(width), CLB_ARG(depth), CLB_ARG(packed), CLB_ARG(offset),
+                      CLB_ARG_IF(variant->split, flag), CLB_ARG_IF(triangle, chunk->triangle),
+                      CLB_ARG_IF(triangle, diagonal), CLB_ARG_IF(parts(variant) > 1, conjugate)));
 }
 
 /* ---- launches of products -------------------------------------------------------------------- */
@@ -209,57 +211,33 @@ clb_status clb_product_launch(struct clb_queue_set *queue_set,
                               const struct clb_product *product, size_t depth_of_part,
                               struct clb_order order)
 {
-    size_t each = parts(variant);
-    const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
-    const cl_uint k = (cl_uint)(each * product->k);
-    const cl_ulong start = each * product->c_offset;
-    const cl_ulong ldc = each * product->ldc, lda = each * product->lda, ldb = each * product->ldb;
-    const cl_ulong a_offset = product->raw ? each * product->a_offset : product->a_offset;
-    const cl_ulong b_offset = product->ldb != 0 ? each * product->b_offset : product->b_offset;
-    const struct clb_product_factors factors = clb_product_factors_of(variant, product);
+    const size_t each = parts(variant);
+    const size_t depth = clb_round_up(depth_of_part, clb_gemm_depth_unit(variant));
     const struct clb_skip *cut = &product->cut;
-    const cl_uint kind = cut->kind;
+    const bool raw = product->raw, in_parts = variant->family->has_parts;
+    const bool direct = !in_parts && !raw && product->ldb != 0;
+    const bool cuts = !in_parts && !direct && (cut->kind != 0 || product->b_op_of_a != CLB_OP_N);
+    const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
+    const cl_uint k = (cl_uint)(each * product->k), part = (cl_uint)(each * depth);
+    const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
+    const cl_ulong lda = each * product->lda, ldb = each * product->ldb, stride = ldc * product->n;
+    const cl_ulong a_offset = (raw ? each : 1) * product->a_offset;
+    const cl_ulong b_offset = (product->ldb != 0 ? each : 1) * product->b_offset;
     const cl_int a_cut = (cl_int)((ptrdiff_t)each * cut->a);
     const cl_int b_cut = (cl_int)((ptrdiff_t)each * cut->b);
     const cl_int c_cut = (cl_int)((ptrdiff_t)each * cut->c);
-    const size_t depth = clb_round_up(depth_of_part, clb_gemm_depth_unit(variant));
-    const cl_uint part = (cl_uint)(each * depth);
-    const cl_ulong part_stride = ldc * product->n;
-    struct clb_argument arguments[20];
-    size_t count = 0;
-    arguments[count++] = CLB_ARG(m);
-    arguments[count++] = CLB_ARG(n);
-    arguments[count++] = CLB_ARG(k);
-    arguments[count++] = CLB_FACTOR(factors, alpha);
-    arguments[count++] = CLB_FACTOR(factors, beta);
-    arguments[count++] = CLB_ARG(product->a);
-    arguments[count++] = CLB_ARG(a_offset);
-    if (product->raw)
-        arguments[count++] = CLB_ARG(lda);
-    arguments[count++] = CLB_ARG(product->b);
-    arguments[count++] = CLB_ARG(b_offset);
-    if (product->raw)
-        arguments[count++] = CLB_ARG(ldb);
-    arguments[count++] = CLB_ARG(product->c);
-    arguments[count++] = CLB_ARG(start);
-    arguments[count++] = CLB_ARG(ldc);
-    struct clb_program *program = variant->program;
-    if (variant->family->has_parts) {
-        arguments[count++] = CLB_ARG(part);
-        arguments[count++] = CLB_ARG(part_stride);
-    } else if (product->ldb != 0 && !product->raw) {
-        arguments[count++] = CLB_ARG(ldb);
-    } else if (kind != 0 || product->b_op_of_a != CLB_OP_N) {
-        arguments[count++] = CLB_ARG(kind);
-        arguments[count++] = CLB_ARG(a_cut);
-        arguments[count++] = CLB_ARG(b_cut);
-        arguments[count++] = CLB_ARG(c_cut);
-        program = *variant->shapes;
-    }
+    const struct clb_product_factors factors = clb_product_factors_of(variant, product);
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
-    geometry.global[0] *= variant->family->has_parts ? clb_div_up(product->k, depth) : 1;
-    return clb_gemm_launch(queue_set, program, product_kernel(product), arguments, count, &geometry,
-                           order);
+    geometry.global[0] *= in_parts ? clb_div_up(product->k, depth) : 1;
+    return clb_kernel_launch(
+        queue_set, cuts ? *variant->shapes : variant->program, product_kernel(product), &geometry,
+        order,
+        CLB_ARGUMENTS(CLB_ARG(m), CLB_ARG(n), CLB_ARG(k), CLB_FACTOR(factors, alpha),
+                      CLB_FACTOR(factors, beta), CLB_ARG(product->a), CLB_ARG(a_offset),
+                      CLB_ARG_IF(raw, lda), CLB_ARG(product->b), CLB_ARG(b_offset), CLB_ARG_IF(raw, ldb),
+                      CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc), CLB_ARG_IF(in_parts, part),
+                      CLB_ARG_IF(in_parts, stride), CLB_ARG_IF(direct, ldb), CLB_ARG_IF(cuts, cut->kind),
+                      CLB_ARG_IF(cuts, a_cut), CLB_ARG_IF(cuts, b_cut), CLB_ARG_IF(cuts, c_cut)));
 }
 
 clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,

@@ -105,15 +105,11 @@ size_t clb_part_find_most(const struct clb_gemm_variant *variant, size_t units, 
 /* Work-groups that add parts or scale, always the same number (see prelaunch.c). */
 #define FIXED_GROUPS 1024
 
-static clb_status launch_fixed(struct clb_queue_set *queue_set,
-                               const struct clb_gemm_variant *variant, const char *name,
-                               const struct clb_argument *arguments, size_t count,
-                               struct clb_order order)
+static struct clb_geometry fixed_geometry(const struct clb_gemm_variant *variant)
 {
     const size_t group = variant->tuning.value[CLB_PARAM_PACK_WG];
-    const struct clb_geometry geometry = {
+    return (struct clb_geometry){
         .dimensions = 1, .global = {group * FIXED_GROUPS}, .local = {group}};
-    return clb_gemm_launch(queue_set, variant->program, name, arguments, count, &geometry, order);
 }
 
 clb_status clb_gemm_scale(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
@@ -121,11 +117,12 @@ clb_status clb_gemm_scale(struct clb_queue_set *queue_set, const struct clb_gemm
                           const cl_ulong first[2], struct clb_order order)
 {
     const cl_uint width = (cl_uint)w, depth = (cl_uint)k, along = chunk->depth_contiguous;
-    const struct clb_argument arguments[] = {
-        CLB_ARG(chunk->mem), CLB_ARG(chunk->offset), CLB_ARG(chunk->ld),
-        CLB_ARG(width),      CLB_ARG(depth),         CLB_ARG(along),
-        CLB_ARG(exponents),  CLB_ARG(first[0]),      CLB_ARG(first[1])};
-    return launch_fixed(queue_set, variant, "clb_scale", arguments, CLB_COUNT_OF(arguments), order);
+    const struct clb_geometry geometry = fixed_geometry(variant);
+    return clb_kernel_launch(queue_set, variant->program, "clb_scale", &geometry, order,
+                             CLB_ARGUMENTS(CLB_ARG(chunk->mem), CLB_ARG(chunk->offset),
+                                           CLB_ARG(chunk->ld), CLB_ARG(width), CLB_ARG(depth),
+                                           CLB_ARG(along), CLB_ARG(exponents), CLB_ARG(first[0]),
+                                           CLB_ARG(first[1])));
 }
 
 /* The sum of the parts; of scaled operands scaled back. */
@@ -139,24 +136,17 @@ static clb_status sum_parts(struct clb_queue_set *queue_set, const struct clb_ge
     const struct clb_product_factors factors = clb_product_factors_of(variant, product);
     const cl_ulong ld = each * part_ld(variant, product->m), stride = ld * product->n;
     const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
-    struct clb_argument arguments[13] = {CLB_ARG(m), CLB_ARG(n), CLB_ARG(count)};
-    size_t used = 3;
-    if (!scaled)
-        arguments[used++] = CLB_FACTOR(factors, alpha);
-    arguments[used++] = CLB_FACTOR(factors, beta);
-    arguments[used++] = CLB_ARG(product->parts);
-    arguments[used++] = CLB_ARG(stride);
-    arguments[used++] = CLB_ARG(ld);
-    arguments[used++] = CLB_ARG(product->c);
-    arguments[used++] = CLB_ARG(start);
-    arguments[used++] = CLB_ARG(ldc);
-    if (scaled) {
-        arguments[used++] = CLB_ARG(product->exponents);
-        arguments[used++] = CLB_ARG(product->a_exponents);
-        arguments[used++] = CLB_ARG(product->b_exponents);
-    }
-    return launch_fixed(queue_set, variant, scaled ? "clb_gemm_sum_scaled" : "clb_gemm_sum",
-                        arguments, used, order);
+    const struct clb_argument alpha = CLB_FACTOR(factors, alpha), none = {0};
+    const struct clb_geometry geometry = fixed_geometry(variant);
+    return clb_kernel_launch(
+        queue_set, variant->program, scaled ? "clb_gemm_sum_scaled" : "clb_gemm_sum", &geometry,
+        order,
+        CLB_ARGUMENTS(CLB_ARG(m), CLB_ARG(n), CLB_ARG(count), scaled ? none : alpha,
+                      CLB_FACTOR(factors, beta), CLB_ARG(product->parts), CLB_ARG(stride),
+                      CLB_ARG(ld), CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc),
+                      CLB_ARG_IF(scaled, product->exponents),
+                      CLB_ARG_IF(scaled, product->a_exponents),
+                      CLB_ARG_IF(scaled, product->b_exponents)));
 }
 
 clb_status clb_product_in_parts(struct clb_queue_set *queue_set,
