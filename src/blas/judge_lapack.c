@@ -340,37 +340,29 @@ static struct clb_operator as_qr(const struct judge *v, struct clb_operator m)
     return clb_routine_has_flag(v->call->routine, 'l') ? clb_adjoint(m) : m;
 }
 
-static struct clb_reflector_list reflectors_of(const struct judge *v, struct clb_operator a,
-                                               size_t count)
+static struct clb_reflectors reflectors_of(const struct judge *v, struct clb_operator a,
+                                           size_t count)
 {
-    const struct clb_operator m = as_qr(v, a);
-    return (struct clb_reflector_list){.precision = v->precision,
-                                       .data = a.data,
-                                       .order = clb_operator_rows(&m),
-                                       .count = count,
-                                       .ld = a.ld,
-                                       .tau = v->call->tau,
-                                       .adjoint = m.transposed};
+    return (struct clb_reflectors){as_qr(v, a), count, v->call->tau};
 }
 
 /* y = op(Q)*y, whose entries behind its last one are zeros. False when Q is not unitary. */
-static bool reflect(struct judge *v, const struct clb_reflector_list *list, bool forward)
+static bool reflect(struct judge *v, const struct clb_reflectors *q, bool forward)
 {
+    const size_t order = clb_operator_rows(&q->m);
     bool unitary = true;
-    for (size_t r = 0; r < CLB_VECTORS; r++) {
-        for (size_t i = v->y.n; i < list->order; i++)
-            v->y.re[r][i] = v->y.im[r][i] = 0;
+    for (size_t a = 0; a < CLB_COUNT_OF(v->y.of); a++) {
+        for (size_t i = v->y.n; i < order; i++)
+            v->y.of[a][i] = 0;
     }
-    for (size_t i = v->y.n; i < list->order; i++)
-        v->y.size[i] = 0;
-    v->y.n = list->order;
-    v->status = clb_reflector_list_apply(list, forward, &v->y, &unitary);
+    v->y.n = order;
+    v->status = clb_reflectors_apply(q, forward, &v->y, &unitary);
     return unitary;
 }
 
-static double reflector_terms(const struct clb_reflector_list *list)
+static double reflector_terms(const struct clb_reflectors *q)
 {
-    return (double)(list->order + list->count + 16);
+    return (double)(clb_operator_rows(&q->m) + q->count + 16);
 }
 
 /* Q*R = A, by norms of columns. */
@@ -379,48 +371,48 @@ void clb_judge_geqrf(struct judge *v)
     const struct clb_operator qr = clb_matrix_now(v, 'A');
     const struct clb_operator before = as_qr(v, clb_matrix_before(v, 'A'));
     const bool lq = before.transposed;
-    const struct clb_reflector_list list = reflectors_of(v, qr, clb_min(qr.rows, qr.cols));
+    const struct clb_reflectors q = reflectors_of(v, qr, clb_min(qr.rows, qr.cols));
     if (!set_scaled_if_tame(v, &before))
         return;
     clb_apply_first(v, as_qr(v, clb_triangle_of(qr, lq ? 'L' : 'U')), &v->y);
-    (void)reflect(v, &list, false);
+    (void)reflect(v, &q, false);
     for (size_t i = 0; i < v->y.n; i++)
         v->y.size[i] = 0;
     clb_apply_first(v, before, &v->z);
     clb_sample_add(&v->y, -1, &v->z, true);
-    clb_judge_norm(v, reflector_terms(&list));
+    clb_judge_norm(v, reflector_terms(&q));
 }
 
 /* op(Q)*C; C*op(Q) by the adjoints. */
 void clb_judge_ormqr(struct judge *v)
 {
     const struct clb_operator now = clb_matrix_now(v, 'C'), before = clb_matrix_before(v, 'C');
-    const struct clb_reflector_list list = reflectors_of(v, clb_matrix_now(v, 'A'), v->call->k);
+    const struct clb_reflectors q = reflectors_of(v, clb_matrix_now(v, 'A'), v->call->k);
     const bool right = v->call->right;
-    const bool forward = ((v->call->transa != CLB_OP_N) != list.adjoint) != right;
+    const bool forward = ((v->call->transa != CLB_OP_N) != q.m.transposed) != right;
     const struct clb_operator c = right ? clb_adjoint(before) : before;
     if (!set_scaled_if_tame(v, &c))
         return;
     clb_apply_first(v, c, &v->y);
-    if (!reflect(v, &list, forward))
+    if (!reflect(v, &q, forward))
         return;
     clb_apply_first(v, right ? clb_adjoint(now) : now, &v->z);
     clb_sample_add(&v->y, -1, &v->z, false);
-    clb_judge_norm(v, reflector_terms(&list));
+    clb_judge_norm(v, reflector_terms(&q));
 }
 
 /* The first columns of Q. */
 void clb_judge_orgqr(struct judge *v)
 {
-    const struct clb_operator q = as_qr(v, clb_matrix_now(v, 'A'));
-    const size_t cols = clb_operator_cols(&q);
-    const struct clb_reflector_list list = reflectors_of(v, clb_matrix_before(v, 'A'), v->call->k);
+    const struct clb_operator now = as_qr(v, clb_matrix_now(v, 'A'));
+    const size_t cols = clb_operator_cols(&now);
+    const struct clb_reflectors q = reflectors_of(v, clb_matrix_before(v, 'A'), v->call->k);
     clb_set_vectors(v, cols, NULL);
     clb_sample_clear(&v->y, cols);
     clb_sample_add(&v->y, 1, &v->x, true);
-    if (!reflect(v, &list, false))
+    if (!reflect(v, &q, false))
         return;
-    clb_apply_first(v, q, &v->z);
+    clb_apply_first(v, now, &v->z);
     clb_sample_add(&v->y, -1, &v->z, false);
-    clb_judge_norm(v, reflector_terms(&list));
+    clb_judge_norm(v, reflector_terms(&q));
 }

@@ -182,11 +182,14 @@ static inline double size_of(double x, double size, const bool squares)
     return squares ? scaled * scaled : scaled;
 }
 
-/* sum += |m|*size. */
-static inline void add_sizes(double *sum, const double *m, double size, size_t count,
-                             const bool squares)
+/* sum += |m|*size, or the squares of that. */
+static void add_sizes(double *sum, const double *m, double size, size_t count, bool squares)
 {
-    CLB_SIMD for (size_t i = 0; i < count; i++) sum[i] += size_of(m[i], size, squares);
+    if (squares) {
+        CLB_SIMD for (size_t i = 0; i < count; i++) sum[i] += size_of(m[i], size, true);
+    } else {
+        CLB_SIMD for (size_t i = 0; i < count; i++) sum[i] += size_of(m[i], size, false);
+    }
 }
 
 /* sum(r) += x(r)*m, for all vectors at once: m is loaded once. */
@@ -244,6 +247,11 @@ static double dot(const double *x, const double *y, size_t count)
     return sum_of(x, y, count, PRODUCTS);
 }
 
+static double sizes_of(const double *x, const double *size, size_t count, bool squares)
+{
+    return squares ? sum_of(x, size, count, SQUARES) : sum_of(x, size, count, SIZES);
+}
+
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* A pass over a matrix: y = M*x, or the largest magnitudes of its columns. Threads take tiles of
@@ -256,12 +264,25 @@ struct pass {
     size_t only;                      /* column that counts, of the matrix as it is applied */
     const struct clb_operator *outer; /* as in clb_operator_triangle */
     bool upper;
-    size_t tiles, tiles_down;
+    size_t tiles_down;
     struct clb_sample *sums; /* of each thread; magnitudes: the sizes */
 };
 
 /* Rows of a tile. */
 enum { TILE = 8 * PIECE };
+
+/* Real and imaginary parts of M and of x, 0 and 1, are multiplied each with each: which sums of
+ * vectors a product belongs to, and its sign; `sign` is that of M's imaginary part. In a first pass
+ * x is real. */
+static size_t sums_of(int part, int part_of_x)
+{
+    return part == part_of_x ? RE : IM;
+}
+
+static double sign_of(int part, int part_of_x, double sign)
+{
+    return part == 0 ? 1 : part_of_x == 0 ? sign : -sign;
+}
 
 static void add_column(const struct pass *pass, size_t col, size_t row, struct partial_sums *sums,
                        const struct piece *piece)
@@ -269,31 +290,19 @@ static void add_column(const struct pass *pass, size_t col, size_t row, struct p
     const struct clb_operator *m = pass->m;
     /* The stored triangle of a mirrored matrix that is transposed is the other one. */
     const double sign = m->conjugated != (m->hermitian && m->transposed) ? -1 : 1;
-    const double size = pass->x->size[col];
     const size_t at = piece->begin - row, count = piece->end - piece->begin;
-    if (pass->first && size == 0)
+    const int parts = piece->im != NULL ? 2 : 1;
+    if (pass->first && pass->x->size[col] == 0)
         return;
-    double re[CLB_VECTORS], im[CLB_VECTORS], signed_re[CLB_VECTORS], signed_im[CLB_VECTORS];
-    for (size_t r = 0; r < CLB_VECTORS; r++) {
-        re[r] = pass->x->re[r][col];
-        im[r] = pass->x->im[r][col];
-        signed_re[r] = sign * re[r];
-        signed_im[r] = -sign * im[r];
-    }
-    add_each(sums->of + RE, at, piece->re, re, count);
-    if (piece->im != NULL) {
-        add_each(sums->of + IM, at, piece->im, signed_re, count);
-        if (!pass->first) { /* else x is real */
-            add_each(sums->of + RE, at, piece->im, signed_im, count);
-            add_each(sums->of + IM, at, piece->re, im, count);
+    for (int part = 0; part < parts; part++) {
+        const double *const values = part == 0 ? piece->re : piece->im;
+        for (int of_x = 0; of_x < (pass->first ? 1 : parts); of_x++) {
+            double x[CLB_VECTORS];
+            for (size_t r = 0; r < CLB_VECTORS; r++)
+                x[r] = sign_of(part, of_x, sign) * pass->x->of[sums_of(of_x, 0) + r][col];
+            add_each(sums->of + sums_of(part, of_x), at, values, x, count);
         }
-    }
-    for (int part = 0; part < (piece->im != NULL ? 2 : 1); part++) {
-        const double *m_part = part == 0 ? piece->re : piece->im;
-        if (pass->first)
-            add_sizes(sums->of[0] + at, m_part, size, count, true);
-        else
-            add_sizes(sums->of[0] + at, m_part, size, count, false);
+        add_sizes(sums->of[0] + at, values, pass->x->size[col], count, pass->first);
     }
 }
 
@@ -302,6 +311,7 @@ static void add_row(const struct pass *pass, size_t col, struct clb_sample *y, s
     const struct clb_operator *m = pass->m;
     const struct clb_sample *x = pass->x;
     const double sign = m->conjugated != (m->hermitian && !m->transposed) ? -1 : 1;
+    const int parts = piece->im != NULL ? 2 : 1;
     size_t begin = piece->begin, end = piece->end;
     if (m->mirrored) { /* the diagonal is added with the column */
         begin += m->part == 'L' && begin == col;
@@ -309,46 +319,20 @@ static void add_row(const struct pass *pass, size_t col, struct clb_sample *y, s
     }
     if (pass->holes)
         cut_out(m, x, piece);
-    const size_t count = end - begin, at = begin - piece->begin;
-    const double *re = piece->re + at, *im = piece->im != NULL ? piece->im + at : NULL;
-    dot_each(y->re, col, 1, re, x->re, begin, count);
-    if (im != NULL) {
-        dot_each(y->im, col, sign, im, x->re, begin, count);
-        if (!pass->first) {
-            dot_each(y->re, col, -sign, im, x->im, begin, count);
-            dot_each(y->im, col, 1, re, x->im, begin, count);
-        }
-    }
-    for (int part = 0; part < (im != NULL ? 2 : 1); part++) {
-        const double *m_part = part == 0 ? re : im;
-        y->size[col] += pass->first ? sum_of(m_part, x->size + begin, count, SQUARES)
-                                    : sum_of(m_part, x->size + begin, count, SIZES);
+    for (int part = 0; part < parts; part++) {
+        const double *values = (part == 0 ? piece->re : piece->im) + (begin - piece->begin);
+        for (int of_x = 0; of_x < (pass->first ? 1 : parts); of_x++)
+            dot_each(y->of + sums_of(part, of_x), col, sign_of(part, of_x, sign), values,
+                     x->of + sums_of(of_x, 0), begin, end - begin);
+        y->size[col] += sizes_of(values, x->size + begin, end - begin, pass->first);
     }
 }
 
-/* Raise most[i] to |re| + |im|, or to infinity where one is not finite. */
-static void raise_each(double *most, const double *re, const double *im, size_t count)
+/* |re| + |im|, or infinity where one is not finite. */
+static inline double magnitude(double re, double im)
 {
-    double none = 0; /* NaN where one is not finite */
-#pragma omp simd reduction(+ : none)
-    for (size_t i = 0; i < count; i++) {
-        const double size = fabs(re[i]) + fabs(im[i]);
-        most[i] = size > most[i] ? size : most[i];
-        none += 0 * size;
-    }
-    for (size_t i = 0; none != 0 && i < count; i++)
-        most[i] = fabs(re[i]) + fabs(im[i]) <= DBL_MAX ? most[i] : INFINITY;
-}
-
-static double largest_of(const double *re, const double *im, size_t count)
-{
-    enum { LANES = 64 };
-    double most[LANES] = {0}, all = 0;
-    for (size_t i = 0; i < count; i += LANES)
-        raise_each(most, re + i, im + i, clb_min(LANES, count - i));
-    for (size_t i = 0; i < LANES; i++)
-        all = fmax(all, most[i]);
-    return all;
+    const double size = fabs(re) + fabs(im);
+    return size <= DBL_MAX ? size : INFINITY;
 }
 
 static void note_magnitudes(const struct pass *pass, size_t col, double *largest,
@@ -356,9 +340,15 @@ static void note_magnitudes(const struct pass *pass, size_t col, double *largest
 {
     static const double zeros[PIECE];
     const size_t count = piece->end - piece->begin;
-    const double *const im = piece->im != NULL ? piece->im : zeros;
+    const double *const re = piece->re, *const im = piece->im != NULL ? piece->im : zeros;
+    double *const each = largest + piece->begin;
+    double most = 0;
     if (pass->m->transposed) {
-        raise_each(largest + piece->begin, piece->re, im, count);
+        CLB_SIMD for (size_t i = 0; i < count; i++)
+        {
+            const double size = magnitude(re[i], im[i]);
+            each[i] = size > each[i] ? size : each[i];
+        }
         return;
     }
     if (pass->factor != NULL && piece->im != NULL) {
@@ -370,7 +360,11 @@ static void note_magnitudes(const struct pass *pass, size_t col, double *largest
             piece->room[1][i] = x * b + y * a;
         }
     }
-    double most = largest_of(piece->re, im, count);
+#pragma omp simd reduction(max : most)
+    for (size_t i = 0; i < count; i++) {
+        const double size = magnitude(re[i], im[i]);
+        most = size > most ? size : most;
+    }
     if (pass->factor != NULL && piece->im == NULL)
         most *= fabs(pass->factor->re[0][col]);
     largest[col] = fmax(largest[col], most);
@@ -436,23 +430,20 @@ enum { DEPTHS = PIECE / 2 };
 static void visit_depths(const struct pass *pass, struct clb_sample *y, size_t tile)
 {
     const struct clb_sample *x = pass->x;
-    const bool complex = is_complex(pass->m);
     const size_t n = x->n, k = clb_operator_rows(pass->m), begin = tile * DEPTHS;
     const size_t count = clb_min(DEPTHS, k - begin);
-    double sum[ROOM][PIECE] = {{0}}, line[2][DEPTHS], norms[DEPTHS];
-    double *const re[CLB_VECTORS] = {sum[RE], sum[RE + 1], sum[RE + 2]};
-    double *const im[CLB_VECTORS] = {sum[IM], sum[IM + 1], sum[IM + 2]};
+    const int parts = is_complex(pass->m) ? 2 : 1;
+    double sum[ROOM][PIECE] = {{0}}, line[2][DEPTHS], norms[DEPTHS], *of[ROOM];
+    for (size_t a = 0; a < ROOM; a++)
+        of[a] = sum[a];
     for (size_t step = 0; step < n; step++) {
         const size_t i = pass->upper ? n - 1 - step : step;
         const double signs[CLB_VECTORS] = {x->re[0][i], x->re[1][i], x->re[2][i]};
-        if (x->size[i] != 0) {
+        if (x->size[i] != 0)
             load_line(pass->m, false, i, begin, count, line[0], line[1]);
-            add_each(sum + RE, 0, line[0], signs, count);
-            add_sizes(sum[0], line[0], x->size[i], count, true);
-            if (complex) {
-                add_each(sum + IM, 0, line[1], signs, count);
-                add_sizes(sum[0], line[1], x->size[i], count, true);
-            }
+        for (int part = 0; part < parts && x->size[i] != 0; part++) {
+            add_each(sum + sums_of(part, 0), 0, line[part], signs, count);
+            add_sizes(sum[0], line[part], x->size[i], count, true);
         }
         double all = 0;
         for (size_t p = 0; p < count; p++) {
@@ -460,14 +451,13 @@ static void visit_depths(const struct pass *pass, struct clb_sample *y, size_t t
             all += norms[p] + x->norm;
         }
         load_line(pass->outer, true, i, begin, count, line[0], line[1]);
-        dot_each(y->re, i, 1, line[0], re, 0, count);
-        y->size[i] += sum_of(line[0], norms, count, SIZES) + x->least * all;
-        if (complex) {
-            dot_each(y->im, i, 1, line[0], im, 0, count);
-            dot_each(y->re, i, -1, line[1], im, 0, count);
-            dot_each(y->im, i, 1, line[1], re, 0, count);
-            y->size[i] += sum_of(line[1], norms, count, SIZES);
+        for (int part = 0; part < parts; part++) {
+            for (int of_x = 0; of_x < parts; of_x++)
+                dot_each(y->of + sums_of(part, of_x), i, sign_of(part, of_x, 1), line[part],
+                         of + sums_of(of_x, 0), 0, count);
+            y->size[i] += sizes_of(line[part], norms, count, false);
         }
+        y->size[i] += x->least * all;
     }
 }
 
@@ -499,12 +489,12 @@ static void run_pass(struct pass *pass, struct clb_sample *y)
     size_t count = 1;
     pass->sums = sums;
     pass->tiles_down = clb_max(clb_div_up(pass->m->rows, TILE), 1);
-    pass->tiles = pass->outer != NULL ? clb_div_up(clb_operator_rows(pass->m), DEPTHS)
-                                      : pass->tiles_down * clb_div_up(pass->m->cols, BLOCK);
-    const size_t most = clb_min(clb_min(shares_of(pass->m, y), pass->tiles), CLB_MAX_WORKERS + 1);
+    const size_t tiles = pass->outer != NULL ? clb_div_up(clb_operator_rows(pass->m), DEPTHS)
+                                             : pass->tiles_down * clb_div_up(pass->m->cols, BLOCK);
+    const size_t most = clb_min(clb_min(shares_of(pass->m, y), tiles), CLB_MAX_WORKERS + 1);
     while (count < most && clb_sample_make(&sums[count], y->n) == CLB_OK)
         count++;
-    clb_workers_share(pass->tiles, 1, count, visit_tiles, pass);
+    clb_workers_share(tiles, 1, count, visit_tiles, pass);
     for (size_t i = 1; i < count; i++) {
         if (pass->x != NULL)
             clb_sample_add(y, 1, &sums[i], true);
@@ -623,7 +613,7 @@ double clb_operator_solve(const struct clb_operator *m, double *re, double *im, 
 
 /* Reflectors follow one on the other: threads take a vector each. */
 struct reflection {
-    const struct clb_reflector_list *list;
+    const struct clb_reflectors *q;
     bool adjoint;
     struct clb_sample *y;
     atomic_bool not_unitary, no_memory;
@@ -633,16 +623,15 @@ struct reflection {
 enum { ROWS = 8 };
 
 /* Vectors [first, first + ROWS), of order elements each, in re and im. */
-static void read_vectors(const struct clb_reflector_list *list, size_t first, double *re,
-                         double *im)
+static void read_vectors(const struct clb_reflectors *q, size_t first, double *re, double *im)
 {
-    const size_t count = clb_min(ROWS, list->count - first);
+    const size_t count = clb_min(ROWS, q->count - first), order = clb_operator_rows(&q->m);
     double row[2][ROWS] = {{0}};
-    for (size_t i = first; i < list->order; i++) {
-        convert(list->precision, list->data, first + i * list->ld, count, row[0], row[1]);
+    for (size_t i = first; i < order; i++) {
+        convert(q->m.precision, q->m.data, first + i * q->m.ld, count, row[0], row[1]);
         for (size_t r = 0; r < count; r++) {
-            re[r * list->order + i] = row[0][r];
-            im[r * list->order + i] = -row[1][r];
+            re[r * order + i] = row[0][r];
+            im[r * order + i] = -row[1][r];
         }
     }
 }
@@ -678,31 +667,30 @@ static bool is_unitary(const double tau[2], double norm)
 
 static bool reflect_all(const struct reflection *reflection, double *re, double *im, double *room)
 {
-    const struct clb_reflector_list *list = reflection->list;
-    double *const v_im = room + (list->adjoint ? ROWS : 1) * list->order;
+    const struct clb_reflectors *q = reflection->q;
+    const struct clb_operator *m = &q->m;
+    const size_t order = clb_operator_rows(m);
+    double *const v_im = room + (m->transposed ? ROWS : 1) * order;
     size_t held = SIZE_MAX; /* the rows in room */
     bool unitary = true;
-    for (size_t step = 0; step < list->count; step++) {
-        const size_t j = reflection->adjoint ? step : list->count - 1 - step;
-        const size_t count = list->order - j - 1, at = j + 1 + j * list->ld;
-        const double *v = room, *w = v_im;
+    for (size_t step = 0; step < q->count; step++) {
+        const size_t j = reflection->adjoint ? step : q->count - 1 - step;
+        const size_t count = order - j - 1, at = j + 1 + j * m->ld;
+        const size_t place = m->transposed ? j % ROWS * order + j + 1 : 0;
+        const double *v = room + place;
         double tau[2] = {0};
-        convert(list->precision, list->tau, j, 1, &tau[0], &tau[1]);
-        if (list->adjoint && j / ROWS != held) {
-            held = j / ROWS;
-            read_vectors(list, held * ROWS, room, v_im);
-        }
-        if (list->adjoint) {
-            v += j % ROWS * list->order + j + 1;
-            w += j % ROWS * list->order + j + 1;
-        } else if (list->precision == CLB_D) {
-            v = (const double *)list->data + at;
-        } else {
-            convert(list->precision, list->data, at, count, room, v_im);
-        }
+        convert(m->precision, q->tau, j, 1, &tau[0], &tau[1]);
         tau[1] = reflection->adjoint ? -tau[1] : tau[1];
-        const bool complex = clb_precision_parts(list->precision) == 2;
-        const double norm = reflect(v, complex ? w : NULL, count, tau, re + j, im + j);
+        if (m->transposed && j / ROWS != held) {
+            held = j / ROWS;
+            read_vectors(q, held * ROWS, room, v_im);
+        } else if (!m->transposed && m->precision == CLB_D) {
+            v = (const double *)m->data + at;
+        } else if (!m->transposed) {
+            convert(m->precision, m->data, at, count, room, v_im);
+        }
+        const double norm =
+            reflect(v, is_complex(m) ? v_im + place : NULL, count, tau, re + j, im + j);
         unitary = unitary && is_unitary(tau, norm);
     }
     return unitary;
@@ -711,8 +699,9 @@ static bool reflect_all(const struct reflection *reflection, double *re, double 
 static void reflect_vector(void *context, size_t thread, size_t r, size_t end)
 {
     struct reflection *reflection = context;
-    const size_t held = reflection->list->adjoint ? ROWS : 1;
-    double *room = malloc((2 * held * reflection->list->order + 1) * sizeof *room);
+    const struct clb_operator *m = &reflection->q->m;
+    const size_t held = m->transposed ? ROWS : 1;
+    double *room = malloc((2 * held * clb_operator_rows(m) + 1) * sizeof *room);
     (void)thread;
     (void)end;
     if (room == NULL)
@@ -722,11 +711,11 @@ static void reflect_vector(void *context, size_t thread, size_t r, size_t end)
     free(room);
 }
 
-clb_status clb_reflector_list_apply(const struct clb_reflector_list *list, bool adjoint,
-                                    struct clb_sample *y, bool *unitary)
+clb_status clb_reflectors_apply(const struct clb_reflectors *q, bool adjoint, struct clb_sample *y,
+                                bool *unitary)
 {
-    struct reflection reflection = {.list = list, .adjoint = adjoint, .y = y};
-    const size_t bytes = list->order * list->count * clb_precision_size(list->precision);
+    struct reflection reflection = {.q = q, .adjoint = adjoint, .y = y};
+    const size_t bytes = y->n * q->count * clb_precision_size(q->m.precision);
     clb_workers_share(CLB_VECTORS, 1, bytes < LEAST_SHARE ? 1 : CLB_VECTORS, reflect_vector,
                       &reflection);
     *unitary = !atomic_load(&reflection.not_unitary);

@@ -87,20 +87,16 @@ void clb_operator_get(const struct clb_operator *m, size_t i, size_t j, double v
  * not finite or the diagonal has an element below `smallest`. */
 double clb_operator_solve(const struct clb_operator *m, double *re, double *im, double smallest);
 
-/* Reflectors H(j) = I - tau(j)*v(j)*v(j)^H of order `order` as xGEQRF stores them: v(j) has zeros
- * before j, a one there, and then what column j of the matrix has below; or, if `adjoint`, as
- * xGELQF does in rows: the matrix is the adjoint of that. */
-struct clb_reflector_list {
-    clb_precision precision;
-    const void *data;
-    size_t order, count, ld;
+/* Reflectors H(j) = I - tau(j)*v(j)*v(j)^H as xGEQRF stores them: v(j) has zeros before j, a one
+ * there, and then what column j of m has below; xGELQF's are those of the adjoint matrix. */
+struct clb_reflectors {
+    struct clb_operator m;
+    size_t count;
     const void *tau;
-    bool adjoint;
 };
 /* y = Q*y with Q = H(0)*H(1)...; or y = Q^H*y. Sizes stay. *unitary: Q is, as far as checks need
- * it.
- */
-clb_status clb_reflector_list_apply(const struct clb_reflector_list *list, bool adjoint,
-                                    struct clb_sample *y, bool *unitary) CLB_MUST_CHECK;
+ * it. */
+clb_status clb_reflectors_apply(const struct clb_reflectors *q, bool adjoint, struct clb_sample *y,
+                                bool *unitary) CLB_MUST_CHECK;
 
 #endif
