@@ -271,10 +271,13 @@ bool clb_signature_has(const struct clb_call *call, char letter);
 /* The value of a letter of `shapes`, `limits` or `sizes`. */
 int64_t clb_call_size(const struct clb_call *call, char letter);
 
-/* A matrix as `shapes` has it: its name, A, B or C. False: the routine has no such matrix. */
+/* Matrix A, B or C of a call, as `shapes` has it. False: the routine has no such matrix. */
+enum { CLB_CALL_MATRICES = 3 };
 struct clb_shape {
-    size_t rows, cols; /* see struct clb_call */
+    void *data;
+    size_t rows, cols, ld; /* see struct clb_call */
     bool written, triangle;
+    char part; /* as in clb_copy_part; 0: all of it */
 };
 bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *shape);
 

@@ -88,14 +88,8 @@ struct clb_call clb_call_as(const struct clb_call *call, clb_kind kind)
 clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value)
 {
     clb_scalar scalar = {.d = {0, 0}};
-    bool pair = clb_precision_parts(precision) == 2 && !real;
-    if (clb_precision_real_size(precision) == sizeof(float)) {
-        scalar.s[0] = ((const float *)value)[0];
-        scalar.s[1] = pair ? ((const float *)value)[1] : 0;
-    } else {
-        scalar.d[0] = ((const double *)value)[0];
-        scalar.d[1] = pair ? ((const double *)value)[1] : 0;
-    }
+    memcpy(&scalar, value,
+           (real ? 1 : clb_precision_parts(precision)) * clb_precision_real_size(precision));
     return scalar;
 }
 
@@ -155,10 +149,19 @@ bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *
         if (*s == matrix) {
             const bool turned = (at[3] == 't' && call->transa != CLB_OP_N) ||
                                 (at[3] == 'T' && call->transb != CLB_OP_N);
-            *shape = (struct clb_shape){.rows = (size_t)clb_call_size(call, at[turned ? 2 : 1]),
-                                        .cols = (size_t)clb_call_size(call, at[turned ? 1 : 2]),
-                                        .written = at[0] == '>',
-                                        .triangle = at[3] == 'u'};
+            const bool triangle = at[3] == 'u';
+            *shape =
+                (struct clb_shape){.data = matrix == 'A'   ? call->a
+                                           : matrix == 'B' ? call->b
+                                                           : call->c,
+                                   .rows = (size_t)clb_call_size(call, at[turned ? 2 : 1]),
+                                   .cols = (size_t)clb_call_size(call, at[turned ? 1 : 2]),
+                                   .ld = matrix == 'A'   ? call->lda
+                                         : matrix == 'B' ? call->ldb
+                                                         : call->ldc,
+                                   .written = at[0] == '>',
+                                   .triangle = triangle,
+                                   .part = triangle ? "LUlu"[call->upper + 2 * call->unit] : '\0'};
             return true;
         }
         at += strcspn(at, " ");
@@ -197,9 +200,8 @@ static bool is_length_valid(int64_t length, int64_t least)
 static bool is_ld_valid(const struct clb_call *call, char matrix)
 {
     struct clb_shape shape;
-    size_t ld = matrix == 'A' ? call->lda : matrix == 'B' ? call->ldb : call->ldc;
     return clb_call_shape(call, matrix, &shape) &&
-           is_length_valid((int64_t)ld, (int64_t)shape.rows);
+           is_length_valid((int64_t)shape.ld, (int64_t)shape.rows);
 }
 
 static bool is_argument_valid(const struct clb_call *call, char letter)
@@ -242,19 +244,26 @@ int clb_call_first_wrong(const struct clb_call *call)
     return 0;
 }
 
-struct place {
-    uintptr_t begin, end; /* of the first element, and behind the last */
-    size_t rows, cols, ld;
-    bool written;
-};
+/* The first byte of a matrix, and behind its last element. */
+static uintptr_t begin_of(const struct clb_shape *x)
+{
+    return (uintptr_t)x->data;
+}
 
-/* Whether two matrices, whose memory overlaps from the first to the last element, share one. */
-static bool have_common(const struct place *x, const struct place *y, size_t size)
+static uintptr_t end_of(const struct clb_shape *x, size_t size)
+{
+    return begin_of(x) + ((x->cols - 1) * x->ld + x->rows) * size;
+}
+
+/* Whether two matrices share memory. */
+static bool have_common(const struct clb_shape *x, const struct clb_shape *y, size_t size)
 {
     const int64_t ld = (int64_t)(x->cols > 1 ? x->ld : y->ld);
     const int64_t rows_x = (int64_t)x->rows, cols_x = (int64_t)x->cols;
     const int64_t rows_y = (int64_t)y->rows, cols_y = (int64_t)y->cols;
-    const int64_t bytes = (int64_t)(y->begin - x->begin);
+    const int64_t bytes = (int64_t)(begin_of(y) - begin_of(x));
+    if (begin_of(x) >= end_of(y, size) || begin_of(y) >= end_of(x, size))
+        return false;
     if ((cols_y > 1 && (int64_t)y->ld != ld) || rows_x > ld || rows_y > ld ||
         bytes % (int64_t)size != 0)
         return true; /* not worth the trouble */
@@ -271,27 +280,18 @@ static bool have_common(const struct place *x, const struct place *y, size_t siz
 
 bool clb_call_overlaps(const struct clb_call *call)
 {
-    void *const data[] = {call->a, call->b, call->c};
-    const size_t ld[] = {call->lda, call->ldb, call->ldc};
     const size_t size = clb_precision_size(call->precision);
-    struct place places[CLB_COUNT_OF(data)];
+    struct clb_shape shapes[CLB_CALL_MATRICES];
     size_t count = 0;
-    for (size_t i = 0; i < CLB_COUNT_OF(data); i++) {
-        struct clb_shape shape;
-        if (!clb_call_shape(call, (char)('A' + i), &shape) || shape.rows == 0 || shape.cols == 0)
+    for (char name = 'A'; name <= 'C'; name++) {
+        struct clb_shape *const shape = &shapes[count];
+        if (!clb_call_shape(call, name, shape) || shape->rows == 0 || shape->cols == 0)
             continue;
-        const uintptr_t begin = (uintptr_t)data[i];
-        const struct place place = {
-            begin,      begin + ((shape.cols - 1) * ld[i] + shape.rows) * size,
-            shape.rows, shape.cols,
-            ld[i],      shape.written};
         for (size_t j = 0; j < count; j++) {
-            const struct place *other = &places[j];
-            if ((place.written || other->written) && place.begin < other->end &&
-                other->begin < place.end && have_common(other, &place, size))
+            if ((shape->written || shapes[j].written) && have_common(&shapes[j], shape, size))
                 return true;
         }
-        places[count++] = place;
+        count++;
     }
     return false;
 }

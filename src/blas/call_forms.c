@@ -35,20 +35,16 @@ struct clb_call clb_call_part(const struct clb_call *call, const struct clb_rect
 void clb_call_describe(const struct clb_call *call, char *text, size_t size)
 {
     const char *signature = clb_routines[call->routine].signature;
-    struct {
-        char letters[8];
-        size_t count;
-    } options = {{0}, 0};
-    for (const char *s = signature; *s != '\0'; s++) {
-        if (strchr("sudtT", *s) == NULL)
-            continue;
-        options.letters[options.count++] = (char)(*s == 's'   ? (call->right ? 'R' : 'L')
-                                                  : *s == 'u' ? (call->upper ? 'U' : 'L')
-                                                  : *s == 'd' ? (call->unit ? 'U' : 'N')
-                                                  : *s == 't' ? clb_letter_of_op(call->transa)
-                                                              : clb_letter_of_op(call->transb));
+    int length = 0;
+    for (const char *s = signature; *s != '\0' && (size_t)length + 1 < size; s++) {
+        if (strchr("sudtT", *s) != NULL)
+            text[length++] = (char)(*s == 's'   ? (call->right ? 'R' : 'L')
+                                    : *s == 'u' ? (call->upper ? 'U' : 'L')
+                                    : *s == 'd' ? (call->unit ? 'U' : 'N')
+                                    : *s == 't' ? letter_of_op(call->transa)
+                                                : letter_of_op(call->transb));
     }
-    int length = snprintf(text, size, "%s", options.letters);
+    text[length] = '\0';
     for (const char *s = signature; *s != '\0' && (size_t)length < size; s++) {
         if (strchr("mnkr", *s) != NULL)
             length += snprintf(text + length, size - (size_t)length, "%s%.1s%s=%lld",

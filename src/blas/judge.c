@@ -7,29 +7,12 @@
 
 /* ---- the matrices of a call ------------------------------------------------------------------ */
 
-bool clb_call_matrix(const struct clb_call *call, size_t i, struct clb_call_matrix *matrix)
-{
-    void *const data[CLB_CALL_MATRICES] = {call->a, call->b, call->c};
-    const size_t ld[CLB_CALL_MATRICES] = {call->lda, call->ldb, call->ldc};
-    struct clb_shape shape;
-    if (!clb_call_shape(call, (char)('A' + i), &shape))
-        return false;
-    *matrix = (struct clb_call_matrix){.data = data[i],
-                                       .rows = shape.rows,
-                                       .cols = shape.cols,
-                                       .ld = ld[i],
-                                       .written = shape.written};
-    if (shape.triangle)
-        matrix->part = (char)((call->upper ? 'U' : 'L') | (call->unit ? 0x20 : 0));
-    return true;
-}
-
 static size_t largest_size(const struct clb_call *call)
 {
     size_t size = 1;
-    for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
-        struct clb_call_matrix matrix;
-        if (clb_call_matrix(call, i, &matrix))
+    for (char name = 'A'; name <= 'C'; name++) {
+        struct clb_shape matrix;
+        if (clb_call_shape(call, name, &matrix))
             size = clb_max(size, clb_max(matrix.rows, matrix.cols));
     }
     return size;
@@ -37,8 +20,8 @@ static size_t largest_size(const struct clb_call *call)
 
 struct clb_operator clb_matrix_now(const struct judge *v, char name)
 {
-    struct clb_call_matrix matrix = {0};
-    (void)clb_call_matrix(v->call, (size_t)(name - 'A'), &matrix);
+    struct clb_shape matrix = {0};
+    (void)clb_call_shape(v->call, name, &matrix);
     return (struct clb_operator){.precision = v->precision,
                                  .data = matrix.data,
                                  .rows = matrix.rows,
@@ -151,7 +134,7 @@ void clb_get_scalar(const struct judge *v, bool beta, double value[2])
                        beta ? v->call->beta : v->call->alpha);
     const bool single = clb_precision_real_size(v->precision) == sizeof(float);
     value[0] = single ? (double)scalar.s[0] : scalar.d[0];
-    value[1] = !clb_is_complex(v) ? 0 : single ? (double)scalar.s[1] : scalar.d[1];
+    value[1] = single ? (double)scalar.s[1] : scalar.d[1];
 }
 
 /* ---- judgement ------------------------------------------------------------------------------- */

@@ -10,18 +10,6 @@
 
 #include "blas.h"
 
-/* A matrix of a call, as it is in memory. */
-struct clb_call_matrix {
-    void *data;
-    size_t rows, cols, ld;
-    bool written;
-    char part; /* as in clb_copy_part; 0: all of it */
-};
-
-/* Matrix A, B or C of the call, for i = 0, 1, 2. False: it has none. */
-enum { CLB_CALL_MATRICES = 3 };
-bool clb_call_matrix(const struct clb_call *call, size_t i, struct clb_call_matrix *matrix);
-
 /* A matrix that the call overwrites, as it was before; NULL: what beta = 0 leaves unread. */
 struct clb_before {
     const void *data;

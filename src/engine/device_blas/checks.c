@@ -51,8 +51,8 @@ static struct clb_call call_of(const struct dense_check *check, clb_kind kind)
 
 static struct clb_dmat matrix_of(const struct clb_trial *trial, size_t i)
 {
-    struct clb_call_matrix matrix = {0};
-    (void)clb_call_matrix(&trial->call, i, &matrix);
+    struct clb_shape matrix = {0};
+    (void)clb_call_shape(&trial->call, (char)('A' + i), &matrix);
     return (struct clb_dmat){trial->memory[i]->mem, 0, matrix.rows, matrix.cols, matrix.ld};
 }
 

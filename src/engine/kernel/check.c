@@ -80,7 +80,7 @@ void clb_check_put(clb_precision precision, void *x, size_t at, double value)
 /* ---- calls that kernels compute -------------------------------------------------------------- */
 
 /* Whether an element of a matrix in memory is one of the call's. */
-static bool is_inside(const struct clb_call_matrix *matrix, size_t i, size_t j)
+static bool is_inside(const struct clb_shape *matrix, size_t i, size_t j)
 {
     const bool diagonal = (matrix->part & 0x20) == 0; /* a capital letter */
     return i < matrix->rows && (matrix->part == 0               ? true
@@ -104,8 +104,8 @@ static void fill_trial(const struct clb_trial *trial, size_t index, void *data)
     const size_t parts = clb_precision_parts(call->precision);
     const bool hermitian = clb_routine_has_flag(call->routine, 'h');
     uint64_t state = numbers->seed + index;
-    struct clb_call_matrix matrix;
-    (void)clb_call_matrix(call, index, &matrix);
+    struct clb_shape matrix;
+    (void)clb_call_shape(call, (char)('A' + index), &matrix);
     const bool unread = matrix.written && !clb_call_reads_c(call);
     for (size_t e = 0; e < matrix.ld * matrix.cols * parts; e++) {
         const size_t i = e / parts % matrix.ld, j = e / parts / matrix.ld, part = e % parts;
@@ -132,10 +132,10 @@ clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
     void **const data[] = {&trial->call.a, &trial->call.b, &trial->call.c};
     size_t *const ld[] = {&trial->call.lda, &trial->call.ldb, &trial->call.ldc};
     const size_t element = clb_precision_size(call->precision);
-    struct clb_call_matrix matrix;
+    struct clb_shape matrix;
     size_t all = 0;
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
-        if (!clb_call_matrix(call, i, &matrix))
+        if (!clb_call_shape(call, (char)('A' + i), &matrix))
             continue;
         *ld[i] = *ld[i] != 0 ? *ld[i] : matrix.rows + 1;
         trial->begin[i] = numbers->begins_later && !matrix.written ? CLB_TRIAL_BEGIN * element : 0;
@@ -160,8 +160,7 @@ clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
 }
 
 /* Whether a matrix is, outside of the call's part of it, what it was. */
-static bool is_kept(const struct clb_trial *trial, size_t index,
-                    const struct clb_call_matrix *matrix)
+static bool is_kept(const struct clb_trial *trial, size_t index, const struct clb_shape *matrix)
 {
     const size_t element = clb_precision_size(trial->call.precision);
     const char *const before = trial->before[index].data, *const now = matrix->data;
@@ -180,11 +179,11 @@ clb_status clb_trial_judge(const struct clb_trial *trial)
                                       .before = before,
                                       .entries = true,
                                       .rounded = trial->numbers->rounded};
-    struct clb_call_matrix matrix;
+    struct clb_shape matrix;
     struct clb_verdict verdict;
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
         before[i] = trial->before[i];
-        if (!clb_call_matrix(&trial->call, i, &matrix))
+        if (!clb_call_shape(&trial->call, (char)('A' + i), &matrix))
             continue;
         clb_status status =
             clb_queue_read_now(trial->queue, trial->memory[i]->mem, 0, trial->bytes[i],

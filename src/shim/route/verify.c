@@ -57,9 +57,9 @@ static clb_status copy_outputs(struct clb_run *run)
 {
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
         struct clb_before *before = &run->verification->before[i];
-        struct clb_call_matrix matrix;
+        struct clb_shape matrix;
         size_t bytes = 0;
-        if (!clb_call_matrix(run->call, i, &matrix) || !matrix.written ||
+        if (!clb_call_shape(run->call, (char)('A' + i), &matrix) || !matrix.written ||
             !clb_call_reads_c(run->call))
             continue;
         clb_status status = clb_extent_bytes(matrix.rows, matrix.cols, matrix.rows,
@@ -79,8 +79,8 @@ static void put_back(struct clb_run *run)
 {
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
         const struct clb_before *before = &run->verification->before[i];
-        struct clb_call_matrix matrix;
-        if (before->data != NULL && clb_call_matrix(run->call, i, &matrix))
+        struct clb_shape matrix;
+        if (before->data != NULL && clb_call_shape(run->call, (char)('A' + i), &matrix))
             clb_copy_part(run->call->precision, matrix.part, matrix.rows, matrix.cols, before->data,
                           before->ld, matrix.data, matrix.ld);
     }
