@@ -7,19 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct {
-    struct clb_check systems[CLB_PRECISIONS], panels[CLB_PRECISIONS], blocks[CLB_PRECISIONS];
-} checks;
+static struct clb_check systems[CLB_PRECISIONS], panels[CLB_PRECISIONS], blocks[CLB_PRECISIONS];
 _Atomic bool clb_systems_passed[CLB_PRECISIONS], clb_panels_passed[CLB_PRECISIONS];
 
 /* What a check is asked for, of panels those like this one; and what it works with. */
 struct dense_check {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
+    clb_helper_step step;
+    clb_status (*check_all)(struct dense_check *check);
+    struct clb_workspace_limits limits;
     struct clb_getf2 like;
     struct clb_workspace *workspace;
     struct clb_potf2 *block;
 };
+
+_Static_assert(sizeof(struct dense_check) <= CLB_CHECK_ARGUMENT, "an argument of clb_check_once");
 
 /* Compute a trial's call. *bad: the first pivot that stopped a factorisation, from 1; 0: none. */
 typedef clb_status compute_call(struct dense_check *check, const struct clb_trial *trial,
@@ -56,22 +59,23 @@ static struct clb_dmat matrix_of(const struct clb_trial *trial, size_t i)
     return (struct clb_dmat){trial->memory[i]->mem, 0, matrix.rows, matrix.cols, matrix.ld};
 }
 
-/* Run a check's sizes with a workspace of these limits. */
-static clb_status open_and_check(struct dense_check *check, clb_helper_step step,
-                                 const struct clb_workspace_limits *limits,
-                                 clb_status (*check_all)(struct dense_check *check))
+/* A launch whose groups wait for each other in vain fails, so of panels a failure of OpenCL means
+ * that the device can't factor them. */
+static clb_status run_check(void *argument)
 {
+    struct dense_check *check = argument;
     struct clb_workspace workspace;
-    clb_status status = clb_step_need(check->runtime, step, check->variant->precision);
+    clb_status status = clb_step_need(check->runtime, check->step, check->variant->precision);
     if (status == CLB_OK)
-        status = (step == CLB_STEP_SYSTEMS ? clb_workspace_open_unchecked : clb_workspace_open)(
-            &workspace, check->runtime, check->variant, limits);
-    if (status != CLB_OK)
-        return status;
-    check->workspace = &workspace;
-    status = check_all(check);
-    clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
-    return status;
+        status =
+            (check->step == CLB_STEP_SYSTEMS ? clb_workspace_open_unchecked : clb_workspace_open)(
+                &workspace, check->runtime, check->variant, &check->limits);
+    if (status == CLB_OK) {
+        check->workspace = &workspace;
+        status = check->check_all(check);
+        clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
+    }
+    return status == CLB_ERR_OPENCL && check->step == CLB_STEP_PANELS ? CLB_ERR_BUILD : status;
 }
 
 /* ---- triangular systems and interchanges ----------------------------------------------------- */
@@ -102,97 +106,84 @@ static clb_status solve_random(struct dense_check *check, bool right, size_t n, 
     return try_call(check, call, &numbers, solve);
 }
 
-/* A matrix of n rows: A, B, B with the rows reversed, that permuted back, the trapezoid of B, and
- * A's upper triangle. */
-struct copies_check {
-    struct clb_workspace *workspace;
-    struct clb_dmat all;
-    size_t n, rhs;
-};
+/* Matrices of n rows in one: A, B, B with the rows reversed, that permuted back, the trapezoid of
+ * B, and A's upper triangle. */
+enum copies { OF_A, OF_B, REVERSED, RESTORED, TRAPEZOID, UPPER, COPIES };
 
-/* The first column of B (index 0) or one of its copies; index 4: of A's upper triangle. */
-static size_t column_of(const struct copies_check *check, size_t index)
+static clb_status make_copies(struct clb_workspace *workspace, const struct clb_dmat x[COPIES])
 {
-    return check->n + index * check->rhs;
-}
-
-static clb_status make_copies(const struct copies_check *check)
-{
-    struct clb_workspace *workspace = check->workspace;
-    const size_t n = check->n;
+    const size_t n = x[OF_A].rows;
     struct clb_move *moves = workspace->moves_host->host;
-    struct clb_dmat b[4]; /* and its copies */
-    for (size_t c = 0; c < CLB_COUNT_OF(b); c++)
-        b[c] = clb_dmat_part(&check->all, 0, column_of(check, c), n, check->rhs);
+    cl_uint *order = workspace->moves_host->host;
     for (size_t i = 0; i < n; i++)
         moves[i] = (struct clb_move){(cl_uint)i, (cl_uint)(n - 1 - i)};
     clb_status status = clb_dmat_send_moves(workspace, n);
     if (status == CLB_OK)
-        status = clb_dmat_move_copy(workspace, &b[0], &b[1], n);
+        status = clb_dmat_move_copy(workspace, &x[OF_B], &x[REVERSED], n);
     for (int twice = 0; twice < 2 && status == CLB_OK; twice++)
-        status = clb_dmat_move(workspace, &b[1], n);
-    cl_uint *order = workspace->moves_host->host;
+        status = clb_dmat_move(workspace, &x[REVERSED], n);
     status = status == CLB_OK ? clb_queue_finish(workspace->queue) : status;
     for (size_t i = 0; i < n; i++)
         order[i] = (cl_uint)(n - 1 - i);
     if (status == CLB_OK)
         status = clb_dmat_send_moves(workspace, n);
     if (status == CLB_OK)
-        status = clb_dmat_permute(workspace, &b[1], &b[2], workspace->moves->mem);
+        status = clb_dmat_permute(workspace, &x[REVERSED], &x[RESTORED], workspace->moves->mem);
     if (status == CLB_OK)
-        status = clb_dmat_trapezoid(workspace, &b[0], &b[3], true);
-    const struct clb_dmat a = clb_dmat_part(&check->all, 0, 0, n, n),
-                          upper = clb_dmat_part(&check->all, 0, column_of(check, 4), n, n);
-    return status == CLB_OK ? clb_dmat_triangle_copy(workspace, &a, &upper, true) : status;
+        status = clb_dmat_trapezoid(workspace, &x[OF_B], &x[TRAPEZOID], true);
+    return status == CLB_OK ? clb_dmat_triangle_copy(workspace, &x[OF_A], &x[UPPER], true) : status;
 }
 
-/* Whether element (i, j) of what was made is, in one part, the one that it is a copy of, or the
- * zero or one in its place. */
-static bool copy_is_right(const struct copies_check *check, const void *x, size_t i, size_t j,
-                          size_t part)
+/* Whether each element of copy `c` is the one that it is a copy of, or the zero or one in its
+ * place. */
+static bool copy_is_right(clb_precision precision, const void *data,
+                          const struct clb_dmat x[COPIES], enum copies c)
 {
-    const clb_precision precision = check->workspace->variant->precision;
-    const size_t n = check->n, parts = clb_precision_parts(precision), ld = check->all.ld;
-    const size_t index = clb_min((j - n) / check->rhs, 4), col = j - column_of(check, index);
-    const size_t from_row = index == 1 ? n - 1 - i : i, from_col = index < 4 ? n + col : col;
-    double wanted = clb_check_get(precision, x, (from_row + from_col * ld) * parts + part);
-    if (index == 3 && i <= col)
-        wanted = i == col && part == 0;
-    else if (index == 4 && i > col)
-        wanted = 0;
-    return clb_check_get(precision, x, (i + j * ld) * parts + part) == wanted;
+    const struct clb_dmat *of = &x[c == UPPER ? OF_A : OF_B];
+    const size_t parts = clb_precision_parts(precision), rows = of->rows;
+    for (size_t e = 0; e < rows * of->cols * parts; e++) {
+        const size_t i = e / parts % rows, j = e / parts / rows, part = e % parts;
+        const size_t from = of->offset + (c == REVERSED ? rows - 1 - i : i) + j * of->ld;
+        const size_t to = x[c].offset + i + j * of->ld;
+        double wanted = clb_check_get(precision, data, from * parts + part);
+        if (c == TRAPEZOID && i <= j)
+            wanted = i == j && part == 0;
+        else if (c == UPPER && i > j)
+            wanted = 0;
+        if (clb_check_get(precision, data, to * parts + part) != wanted)
+            return false;
+    }
+    return true;
 }
 
 static clb_status check_copies(struct clb_workspace *workspace, size_t n, size_t rhs)
 {
     const clb_precision precision = workspace->variant->precision;
-    const size_t parts = clb_precision_parts(precision);
-    struct copies_check check = {
-        workspace, {.rows = n, .cols = 2 * n + 4 * rhs, .ld = n + 1}, n, rhs};
-    const size_t count = check.all.ld * check.all.cols * parts;
+    struct clb_dmat all = {.rows = n, .cols = 2 * n + 4 * rhs, .ld = n + 1}, x[COPIES];
+    const size_t count = all.ld * all.cols * clb_precision_parts(precision);
     const size_t bytes = count * clb_precision_real_size(precision);
     struct clb_buffer *buffer = NULL;
     uint64_t state = 20261121;
-    void *x = calloc(1, bytes);
-    if (x == NULL)
+    void *data = calloc(1, bytes);
+    if (data == NULL)
         return CLB_ERR_NOMEM;
     for (size_t e = 0; e < count; e++)
-        clb_check_put(precision, x, e, clb_check_random(&state));
+        clb_check_put(precision, data, e, clb_check_random(&state));
     clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, bytes, &buffer);
     if (status == CLB_OK) {
-        check.all.mem = buffer->mem;
-        status = clb_queue_write_now(workspace->queue, buffer->mem, 0, bytes, x);
+        all.mem = buffer->mem;
+        status = clb_queue_write_now(workspace->queue, buffer->mem, 0, bytes, data);
     }
+    for (size_t c = 0, at = 0; c < COPIES; at += x[c++].cols)
+        x[c] = clb_dmat_part(&all, 0, at, n, c == OF_A || c == UPPER ? n : rhs);
     if (status == CLB_OK)
-        status = make_copies(&check);
+        status = make_copies(workspace, x);
     if (status == CLB_OK)
-        status = clb_queue_read_now(workspace->queue, buffer->mem, 0, bytes, x);
-    for (size_t e = column_of(&check, 1) * n * parts; e < check.all.cols * n * parts; e++) {
-        if (status == CLB_OK && !copy_is_right(&check, x, e / parts % n, e / parts / n, e % parts))
-            status = CLB_ERR_BUILD;
-    }
+        status = clb_queue_read_now(workspace->queue, buffer->mem, 0, bytes, data);
+    for (enum copies c = REVERSED; c < COPIES && status == CLB_OK; c++)
+        status = copy_is_right(precision, data, x, c) ? CLB_OK : CLB_ERR_BUILD;
     clb_buffer_end(workspace->runtime, buffer, clb_workspace_finish(workspace));
-    free(x);
+    free(data);
     return status;
 }
 
@@ -223,23 +214,20 @@ static clb_status check_all_systems(struct dense_check *check)
     return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_systems, check);
 }
 
-static clb_status open_systems(void *argument)
-{
-    struct dense_check *check = argument;
-    const struct clb_workspace_limits right = clb_solve_limits(2 * CLB_MAX_BLOCK, true, MOST_RHS);
-    struct clb_workspace_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, MOST_RHS);
-    limits.other_m = right.m;
-    limits.other_n = right.n;
-    limits.other_k = right.k;
-    return open_and_check(check, CLB_STEP_SYSTEMS, &limits, check_all_systems);
-}
-
 clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    const struct dense_check check = {.runtime = runtime, .variant = variant};
-    clb_status status = clb_check_once(&checks.systems[variant->precision],
-                                       "triangular systems are not the device's", open_systems,
-                                       &check, sizeof check);
+    const struct clb_workspace_limits right = clb_solve_limits(2 * CLB_MAX_BLOCK, true, MOST_RHS);
+    struct dense_check check = {.runtime = runtime,
+                                .variant = variant,
+                                .step = CLB_STEP_SYSTEMS,
+                                .check_all = check_all_systems,
+                                .limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, MOST_RHS)};
+    check.limits.other_m = right.m;
+    check.limits.other_n = right.n;
+    check.limits.other_k = right.k;
+    clb_status status =
+        clb_check_once(&systems[variant->precision], "triangular systems are not the device's",
+                       run_check, &check, sizeof check);
     if (status == CLB_OK)
         clb_systems_passed[variant->precision] = true;
     return status;
@@ -311,25 +299,20 @@ static clb_status check_all_panels(struct dense_check *check)
     return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), factor_random, check);
 }
 
-/* A launch whose groups wait for each other in vain fails, so here a failure of OpenCL means that
- * the device can't factor panels. */
-static clb_status open_panels(void *argument)
-{
-    struct dense_check *check = argument;
-    const struct clb_check_size largest = largest_panel(&check->like);
-    const struct clb_workspace_limits limits = {
-        .m = largest.m, .n = largest.n, .k = check->like.block, .triangle = CLB_MAX_BLOCK};
-    clb_status status = open_and_check(check, CLB_STEP_PANELS, &limits, check_all_panels);
-    return status == CLB_ERR_OPENCL ? CLB_ERR_BUILD : status;
-}
-
 clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_getf2 *like)
 {
-    const struct dense_check check = {.runtime = runtime, .variant = variant, .like = *like};
+    const struct clb_check_size largest = largest_panel(like);
+    const struct dense_check check = {
+        .runtime = runtime,
+        .variant = variant,
+        .step = CLB_STEP_PANELS,
+        .check_all = check_all_panels,
+        .limits = {.m = largest.m, .n = largest.n, .k = like->block, .triangle = CLB_MAX_BLOCK},
+        .like = *like};
     clb_status status =
-        clb_check_once(&checks.panels[variant->precision], "the device's panels are not used",
-                       open_panels, &check, sizeof check);
+        clb_check_once(&panels[variant->precision], "the device's panels are not used", run_check,
+                       &check, sizeof check);
     if (status == CLB_OK)
         clb_panels_passed[variant->precision] = true;
     return status;
@@ -378,16 +361,12 @@ static clb_status check_all_blocks(struct dense_check *check)
     return status;
 }
 
-static clb_status open_blocks(void *argument)
-{
-    static const struct clb_workspace_limits none = {0};
-    return open_and_check(argument, CLB_STEP_BLOCKS, &none, check_all_blocks);
-}
-
 clb_status clb_potf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    const struct dense_check check = {.runtime = runtime, .variant = variant};
-    return clb_check_once(&checks.blocks[variant->precision],
-                          "the device's diagonal blocks are not used", open_blocks, &check,
-                          sizeof check);
+    const struct dense_check check = {.runtime = runtime,
+                                      .variant = variant,
+                                      .step = CLB_STEP_BLOCKS,
+                                      .check_all = check_all_blocks};
+    return clb_check_once(&blocks[variant->precision], "the device's diagonal blocks are not used",
+                          run_check, &check, sizeof check);
 }
