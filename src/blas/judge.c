@@ -1,8 +1,6 @@
 /* The call, the vectors and the judgement: see judge.h. */
 #include "judging.h"
 
-#include <float.h>
-#include <math.h>
 #include <stdlib.h>
 
 /* ---- the matrices of a call ------------------------------------------------------------------ */
@@ -236,23 +234,19 @@ bool clb_is_moderate(struct judge *v, struct clb_operator m)
 void clb_judge_unread(struct judge *v, const struct equation *equation)
 {
     enum { MOST = 8 };
-    static const double one[2] = {1, 0};
-    const double *const alpha = equation->alpha != NULL ? equation->alpha : one;
     const struct clb_operator *solves = equation->factor, *right = equation->right;
+    const double *const alpha = equation->alpha;
     size_t tried = 0;
     for (size_t j = 0; j < v->x.n && tried < MOST && !clb_has_failed(v); j++) {
-        double most = 0, value[2];
+        double most = 0;
         if (v->largest[j] != 0) /* its scale */
             continue;
         for (size_t i = 0; i < solves[0].rows; i++) {
-            value[0] = i == j;
-            value[1] = 0;
-            if (right != NULL)
-                clb_operator_get(right, i, j, value);
-            v->held.re[0][i] = value[0] * alpha[0] - value[1] * alpha[1];
-            v->held.im[0][i] = value[0] * alpha[1] + value[1] * alpha[0];
-            const double size = fabs(v->held.re[0][i]) + fabs(v->held.im[0][i]);
-            most = isfinite(size) ? fmax(most, size) : INFINITY;
+            const double complex value = (right != NULL ? clb_operator_get(right, i, j) : i == j) *
+                                         (alpha != NULL ? CMPLX(alpha[0], alpha[1]) : 1);
+            v->held.re[0][i] = creal(value);
+            v->held.im[0][i] = cimag(value);
+            most = fmax(most, clb_magnitude(creal(value), cimag(value)));
         }
         if (equation->swaps_right)
             clb_sample_swap(&v->held, v->call->ipiv, v->call->wide, solves[0].rows);

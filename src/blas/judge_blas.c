@@ -1,9 +1,6 @@
 /* What products and triangular systems must satisfy. */
 #include "judging.h"
 
-#include <float.h>
-#include <math.h>
-
 /* ---- products -------------------------------------------------------------------------------- */
 
 struct product_term {

@@ -3,8 +3,6 @@
  * that their own errors are far below those that are looked for. */
 #include "operator.h"
 
-#include <float.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -328,13 +326,6 @@ static void add_row(const struct pass *pass, size_t col, struct clb_sample *y, s
     }
 }
 
-/* |re| + |im|, or infinity where one is not finite. */
-static inline double magnitude(double re, double im)
-{
-    const double size = fabs(re) + fabs(im);
-    return size <= DBL_MAX ? size : INFINITY;
-}
-
 static void note_magnitudes(const struct pass *pass, size_t col, double *largest,
                             struct piece *piece)
 {
@@ -346,7 +337,7 @@ static void note_magnitudes(const struct pass *pass, size_t col, double *largest
     if (pass->m->transposed) {
         CLB_SIMD for (size_t i = 0; i < count; i++)
         {
-            const double size = magnitude(re[i], im[i]);
+            const double size = clb_magnitude(re[i], im[i]);
             each[i] = size > each[i] ? size : each[i];
         }
         return;
@@ -362,7 +353,7 @@ static void note_magnitudes(const struct pass *pass, size_t col, double *largest
     }
 #pragma omp simd reduction(max : most)
     for (size_t i = 0; i < count; i++) {
-        const double size = magnitude(re[i], im[i]);
+        const double size = clb_magnitude(re[i], im[i]);
         most = size > most ? size : most;
     }
     if (pass->factor != NULL && piece->im == NULL)
@@ -560,27 +551,15 @@ void clb_operator_triangle(const struct clb_operator *outer, const struct clb_op
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-void clb_operator_get(const struct clb_operator *m, size_t i, size_t j, double value[2])
+double complex clb_operator_get(const struct clb_operator *m, size_t i, size_t j)
 {
     const size_t row = m->transposed ? j : i, col = m->transposed ? i : j;
     size_t begin, end;
+    double re = is_unit(m) && row == col, im = 0;
     rows_of(m, col, &begin, &end);
-    value[0] = is_unit(m) && row == col;
-    value[1] = 0;
-    if (row < begin || row >= end)
-        return;
-    convert(m->precision, m->data, row + col * m->ld, 1, &value[0], &value[1]);
-    if (m->conjugated)
-        value[1] = -value[1];
-}
-
-static void divide(double *re, double *im, const double by[2])
-{
-    const double size = fabs(by[0]) + fabs(by[1]);
-    const double a = by[0] / size, b = by[1] / size, both = a * a + b * b;
-    const double x = *re / size, y = *im / size;
-    *re = (x * a + y * b) / both;
-    *im = (y * a - x * b) / both;
+    if (row >= begin && row < end)
+        convert(m->precision, m->data, row + col * m->ld, 1, &re, &im);
+    return CMPLX(re, m->conjugated ? -im : im);
 }
 
 double clb_operator_solve(const struct clb_operator *m, double *re, double *im, double smallest)
@@ -590,21 +569,24 @@ double clb_operator_solve(const struct clb_operator *m, double *re, double *im, 
     double most = 0;
     for (size_t step = 0; step < n; step++) {
         const size_t i = forward ? step : n - 1 - step;
-        double t[2], size = fabs(re[i]) + fabs(im[i]);
+        const double complex pivot = clb_operator_get(m, i, i);
+        const double pivot_size = clb_magnitude(creal(pivot), cimag(pivot));
+        double complex x = CMPLX(re[i], im[i]);
+        double size = clb_magnitude(re[i], im[i]);
         for (size_t j = forward ? 0 : i + 1; j < (forward ? i : n); j++) {
-            clb_operator_get(m, i, j, t);
-            re[i] -= t[0] * re[j] - t[1] * im[j];
-            im[i] -= t[0] * im[j] + t[1] * re[j];
-            size += (fabs(t[0]) + fabs(t[1])) * (fabs(re[j]) + fabs(im[j]));
+            const double complex t = clb_operator_get(m, i, j);
+            x -= t * CMPLX(re[j], im[j]);
+            size += clb_magnitude(creal(t), cimag(t)) * clb_magnitude(re[j], im[j]);
         }
-        clb_operator_get(m, i, i, t);
-        if (!(fabs(t[0]) + fabs(t[1]) >= smallest))
+        if (!(pivot_size >= smallest && pivot_size <= DBL_MAX))
             return INFINITY;
-        divide(&re[i], &im[i], t);
-        size = fmax(size, fabs(re[i]) + fabs(im[i]));
-        if (!(size <= DBL_MAX) || isnan(re[i] + im[i]))
+        x /= pivot;
+        re[i] = creal(x);
+        im[i] = cimag(x);
+        size = fmax(size, clb_magnitude(re[i], im[i]));
+        if (!(size <= DBL_MAX))
             return INFINITY;
-        most = size > most ? size : most;
+        most = fmax(most, size);
     }
     return most;
 }

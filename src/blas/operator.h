@@ -9,6 +9,10 @@
 
 #include "blas.h"
 
+#include <complex.h>
+#include <float.h>
+#include <math.h>
+
 /* A matrix as it is applied: M, M^T, conj(M) or M^H of a rows x cols matrix in memory. */
 struct clb_operator {
     clb_precision precision;
@@ -80,8 +84,15 @@ void clb_operator_apply(const struct clb_operator *m, const struct clb_sample *x
 void clb_operator_triangle(const struct clb_operator *outer, const struct clb_operator *inner,
                            bool upper, const struct clb_sample *x, struct clb_sample *y);
 
-/* Element (i, j) of the matrix as it is applied, re and im; not for mirrored ones. */
-void clb_operator_get(const struct clb_operator *m, size_t i, size_t j, double value[2]);
+/* Element (i, j) of the matrix as it is applied; not for mirrored ones. */
+double complex clb_operator_get(const struct clb_operator *m, size_t i, size_t j);
+
+/* |re| + |im|, or infinity where one is not finite. */
+static inline double clb_magnitude(double re, double im)
+{
+    const double size = fabs(re) + fabs(im);
+    return size <= DBL_MAX ? size : INFINITY;
+}
 
 /* Solve with a triangle, in place. Returns the largest magnitude on the way; infinity when one is
  * not finite or the diagonal has an element below `smallest`. */
