@@ -24,89 +24,72 @@ struct structure_check {
     size_t bytes;                 /* of each of these three */
 };
 
-/* Small integers, which a factor of small integers does not round. */
-static void structure_fill(const struct structure_check *check)
-{
-    clb_precision precision = check->variant->precision;
-    size_t count = check->bytes / clb_precision_real_size(precision);
-    uint64_t state = 20261121;
-    for (size_t i = 0; i < count; i++)
-        clb_check_put(precision, check->host, i, floor(4096 * clb_check_random(&state)));
-}
-
-static clb_status check_one(const struct structure_check *check, struct clb_operand *x,
+static clb_status check_one(const struct structure_check *check, const struct clb_operand *x,
                             struct clb_check_size part)
 {
-    clb_precision precision = check->variant->precision;
     unsigned char *device = check->host + check->bytes, *cpu = device + check->bytes;
-    size_t w = part.m, k = part.n, used = w * k * x->element;
-    x->host = (const char *)check->host;
-    x->mem = check->memory[0]->mem;
-    clb_status status =
-        clb_structure_make(check->queue_set, check->program, check->variant, x, I0, P0, w, k,
-                           check->memory[1]->mem, check->queue_set->queue);
+    struct clb_queue *queue = check->queue_set->queue;
+    const cl_mem to = check->memory[1]->mem;
+    const size_t w = part.m, k = part.n, used = w * k * x->element;
+    clb_status status = clb_structure_make(check->queue_set, check->program, check->variant, x, I0,
+                                           P0, w, k, to, queue);
     if (status == CLB_OK)
-        status =
-            clb_queue_read_now(check->queue_set->queue, check->memory[1]->mem, 0, used, device);
+        status = clb_queue_read_now(queue, to, 0, used, device);
     if (status != CLB_OK)
         return status;
-    clb_operand_make(precision, x, I0, P0, w, k, 0, x->depth_contiguous ? w : k, cpu);
+    clb_operand_make(check->variant->precision, x, I0, P0, w, k, 0, x->depth_contiguous ? w : k,
+                     cpu);
     return memcmp(device, cpu, used) == 0 ? CLB_OK : CLB_ERR_BUILD;
 }
 
 static clb_status check_part(void *context, struct clb_check_size part)
 {
+    static const clb_scalar factors[] = {{.s = {2, -3}}, {.d = {2, -3}}};
     const struct structure_check *check = context;
-    static const float factor_s[2] = {2, -3};
-    static const double factor_d[2] = {2, -3};
-    bool single = clb_precision_real_size(check->variant->precision) == sizeof(float);
+    const clb_precision precision = check->variant->precision;
     clb_status status = CLB_OK;
     for (int i = 0; i < 16 && status == CLB_OK; i++) {
-        struct clb_operand x = {.ld = ORDER,
-                                .element = clb_precision_size(check->variant->precision),
+        struct clb_operand x = {.host = (const char *)check->host,
+                                .mem = check->memory[0]->mem,
+                                .ld = ORDER,
+                                .element = clb_precision_size(precision),
                                 .depth_contiguous = i % 2 != 0,
                                 .upper = i / 2 % 2 != 0,
                                 .unit = i % 2 != 0,
                                 .shape = (clb_structure)(i / 4)};
         if (x.shape == CLB_STRUCTURE_GENERAL)
-            x.scale = single ? (const void *)factor_s : factor_d;
+            x.scale = &factors[clb_precision_real_size(precision) != sizeof(float)];
         status = check_one(check, &x, part);
     }
     return status;
 }
 
 /* Sizes around the squares of order 16 that work-items make. */
-static clb_status check_parts(struct structure_check *check)
+static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            struct clb_program *program)
 {
     static const struct clb_check_size parts[] = {
         {5, 3, 0},   {1, 1, 0},   {1, 21, 0},  {17, 1, 0},  {33, 2, 0}, {15, 16, 0},
         {16, 15, 0}, {16, 17, 0}, {17, 16, 0}, {32, 33, 0}, {40, 21, 0}};
-    const struct clb_check_programs programs = {
-        "operands 1", check->queue_set->runtime, {check->program}};
-    clb_status status = clb_queue_write_now(check->queue_set->queue, check->memory[0]->mem, 0,
-                                            check->bytes, check->host);
-    return status == CLB_OK
-               ? clb_check_sizes(&programs, parts, CLB_COUNT_OF(parts), check_part, check)
-               : status;
-}
-
-static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                            struct clb_program *program)
-{
-    struct structure_check check = {.program = program,
-                                    .variant = variant,
-                                    .bytes = ORDER * (ORDER + 1) *
-                                             clb_precision_size(variant->precision)};
-    check.host = calloc(3, check.bytes);
+    const struct clb_check_programs programs = {"operands 1", runtime, {program}};
+    const clb_precision precision = variant->precision;
+    const size_t all = ORDER * (ORDER + 1) * clb_precision_size(precision), bytes[] = {all, all};
+    struct structure_check check = {
+        .program = program, .variant = variant, .bytes = all, .host = calloc(3, all)};
+    uint64_t state = 20261121;
     if (check.host == NULL)
         return CLB_ERR_NOMEM;
-    structure_fill(&check);
+    /* Small integers, which a factor of small integers does not round. */
+    for (size_t i = 0; i < all / clb_precision_real_size(precision); i++)
+        clb_check_put(precision, check.host, i, floor(4096 * clb_check_random(&state)));
     clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
-    const size_t bytes[] = {check.bytes, check.bytes};
     if (status == CLB_OK)
         status = clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes));
     if (status == CLB_OK)
-        status = check_parts(&check);
+        status =
+            clb_queue_write_now(check.queue_set->queue, check.memory[0]->mem, 0, all, check.host);
+    if (status == CLB_OK)
+        status = clb_check_sizes(&programs, parts, CLB_COUNT_OF(parts), check_part, &check);
     clb_check_memory_end(runtime, check.memory, CLB_COUNT_OF(bytes),
                          clb_check_end(check.queue_set));
     free(check.host);
@@ -124,17 +107,17 @@ static struct {
 struct structure_task {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
-    struct clb_program **program;
 };
 
 static clb_status build_and_check(void *argument)
 {
     const struct structure_task *task = argument;
-    clb_status needed = clb_step_need(task->runtime, CLB_STEP_STRUCTURE, task->variant->precision);
-    if (needed != CLB_OK)
-        return needed;
-    clb_status status = clb_structure_build(task->runtime, task->variant, task->program);
-    return status == CLB_OK ? run_check(task->runtime, task->variant, *task->program) : status;
+    const clb_precision precision = task->variant->precision;
+    struct clb_program **program = &expanders[precision].program;
+    clb_status status = clb_step_need(task->runtime, CLB_STEP_STRUCTURE, precision);
+    if (status == CLB_OK)
+        status = clb_structure_build(task->runtime, task->variant, program);
+    return status == CLB_OK ? run_check(task->runtime, task->variant, *program) : status;
 }
 
 static bool has_triangle(const struct clb_gemm *problem)
@@ -146,7 +129,7 @@ static bool has_triangle(const struct clb_gemm *problem)
 
 clb_status clb_structure_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    struct structure_task task = {runtime, variant, &expanders[variant->precision].program};
+    const struct structure_task task = {runtime, variant};
     return clb_check_once(&expanders[variant->precision].check,
                           "symmetric operands are not made on the device", build_and_check, &task,
                           sizeof task);
