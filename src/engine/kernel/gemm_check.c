@@ -127,14 +127,16 @@ static size_t part_of(const struct full_check *check)
 }
 
 /* Split families raise their flag when an element is out of range, and none is. */
-static clb_status check_flag(const struct full_check *check)
+static clb_status judge_full(const struct full_check *check)
 {
     cl_uint out_of_range = 0;
-    if (check->memory[FLAG] == NULL)
-        return CLB_OK;
-    clb_status status = clb_queue_read_now(check->queue_set->queue, check->memory[FLAG]->mem, 0,
-                                           sizeof out_of_range, &out_of_range);
-    return status == CLB_OK && out_of_range != 0 ? CLB_ERR_BUILD : status;
+    clb_status status = CLB_OK;
+    if (check->memory[FLAG] != NULL)
+        status = clb_queue_read_now(check->queue_set->queue, check->memory[FLAG]->mem, 0,
+                                    sizeof out_of_range, &out_of_range);
+    if (status == CLB_OK)
+        status = out_of_range != 0 ? CLB_ERR_BUILD : clb_trial_judge(&check->trial);
+    return status;
 }
 
 /* C = op(A)*op(B) in launches as wide as possible, over a C of NaNs; then C += op(A)*op(B) in
@@ -151,6 +153,8 @@ static clb_status check_way(struct full_check *check, const struct way *way)
         .extreme = way->scaled,
         .rounded = clb_families[variant->tuning.family].math == CLB_MATH_FAST};
     struct clb_call call = clb_call_of(clb_routine_of(CLB_KIND_gemm, precision, false));
+    const size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
+    const size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
     size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
     size_t most_n = clb_gemm_widest(variant, CLB_OPERAND_B);
     clb_status status = CLB_OK;
@@ -168,14 +172,10 @@ static clb_status check_way(struct full_check *check, const struct way *way)
         if (status == CLB_OK)
             status = full_multiply(check, way, add, most_m, most_n);
         if (status == CLB_OK)
-            status = check_flag(check);
-        if (status == CLB_OK)
-            status = clb_trial_judge(&check->trial);
+            status = judge_full(check);
         clb_trial_close(&check->trial, clb_queue_set_settle(check->queue_set));
-        most_m = clb_min(
-            most_m, clb_round_up(clb_div_up(check->m, 2), clb_gemm_unit(variant, CLB_OPERAND_A)));
-        most_n = clb_min(
-            most_n, clb_round_up(clb_div_up(check->n, 2), clb_gemm_unit(variant, CLB_OPERAND_B)));
+        most_m = clb_min(most_m, clb_round_up(clb_div_up(check->m, 2), unit_m));
+        most_n = clb_min(most_n, clb_round_up(clb_div_up(check->n, 2), unit_n));
     }
     return status;
 }
@@ -227,14 +227,6 @@ static clb_status get_buffers(struct full_check *check)
                : status;
 }
 
-/* Wait for the commands, and return the memory. False when they may still be outstanding. */
-static bool end_buffers(struct full_check *check)
-{
-    const bool idle = clb_queue_set_settle(check->queue_set);
-    clb_check_memory_end(check->queue_set->runtime, check->memory, BUFFERS, idle);
-    return idle;
-}
-
 static clb_status check_size(void *context, struct clb_check_size size)
 {
     struct full_check check = *(const struct full_check *)context;
@@ -246,7 +238,8 @@ static clb_status check_size(void *context, struct clb_check_size size)
     clb_status status = get_buffers(&check);
     if (status == CLB_OK)
         status = check_ways(&check);
-    end_buffers(&check);
+    clb_check_memory_end(check.queue_set->runtime, check.memory, BUFFERS,
+                         clb_queue_set_settle(check.queue_set));
     return status;
 }
 
@@ -381,7 +374,8 @@ clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_v
         status = get_buffers(&check);
         if (status == CLB_OK)
             status = time_products(&check, &seconds, &enough);
-        idle = end_buffers(&check);
+        idle = clb_queue_set_settle(queue_set);
+        clb_check_memory_end(runtime, check.memory, BUFFERS, idle);
         clb_trial_close(&check.trial, idle);
         double flops = (parts > 1 ? 8.0 : 2.0) * (double)n * (double)n * (double)check.k;
         if (status == CLB_OK && seconds > 0)
@@ -561,35 +555,29 @@ static clb_status check_order(void *context, struct clb_check_size size)
 
 /* Orders around the edges of micro-tiles; the last has several micro-tiles and several passes of
  * depth. */
-static clb_status check_orders(struct skip_check *check)
-{
-    const struct clb_gemm_variant *variant = check->variant;
-    size_t m = clb_gemm_unit(variant, CLB_OPERAND_A), n = clb_gemm_unit(variant, CLB_OPERAND_B);
-    const struct clb_check_size sizes[] = {{.n = n + 1},     {.n = 1},       {.n = 2}, {.n = n - 1},
-                                           {.n = n},         {.n = m - 1},   {.n = m}, {.n = m + 1},
-                                           {.n = 2 * m + 3}, {.n = check->n}};
-    const struct clb_check_programs programs = {
-        "triangular products 2", check->queue_set->runtime, {variant->program, *variant->shapes}};
-    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_order, check);
-}
-
 clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    size_t n = clb_gemm_check_order(variant);
-    struct skip_check check = {
-        .variant = variant, .n = n, .bytes = n * n * clb_precision_size(variant->precision)};
-    check.host = calloc(3, check.bytes);
+    const size_t all = clb_gemm_check_order(variant);
+    const size_t m = clb_gemm_unit(variant, CLB_OPERAND_A),
+                 n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    const struct clb_check_size sizes[] = {{.n = n + 1},     {.n = 1},     {.n = 2}, {.n = n - 1},
+                                           {.n = n},         {.n = m - 1}, {.n = m}, {.n = m + 1},
+                                           {.n = 2 * m + 3}, {.n = all}};
+    const struct clb_check_programs programs = {
+        "triangular products 2", runtime, {variant->program, *variant->shapes}};
+    const size_t matrix = all * all * clb_precision_size(variant->precision);
+    const size_t bytes[] = {matrix, clb_packed_bytes(variant, CLB_OPERAND_A, all, all),
+                            clb_packed_bytes(variant, CLB_OPERAND_B, all, all), matrix};
+    struct skip_check check = {.variant = variant, .n = all, .host = calloc(3, matrix)};
     if (check.host == NULL)
         return CLB_ERR_NOMEM;
     clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
-    const size_t bytes[] = {check.bytes, clb_packed_bytes(variant, CLB_OPERAND_A, n, n),
-                            clb_packed_bytes(variant, CLB_OPERAND_B, n, n), check.bytes};
     if (status == CLB_OK)
         status = clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes));
     if (status == CLB_OK)
         status = clb_gemm_prelaunch_cut(check.queue_set, variant);
     if (status == CLB_OK)
-        status = check_orders(&check);
+        status = clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_order, &check);
     clb_check_memory_end(runtime, check.memory, CLB_COUNT_OF(bytes),
                          clb_check_end(check.queue_set));
     free(check.host);
