@@ -107,9 +107,9 @@ bool clb_set_scaled(struct judge *v, const struct clb_operator *m)
     return clb_set_scaled_to_largest(v, clb_operator_cols(m));
 }
 
-void clb_note_scalar(struct judge *v, const double alpha[2])
+void clb_note_scalar(struct judge *v, double complex alpha)
 {
-    v->x.least /= fmin(1, fabs(alpha[0]) + fabs(alpha[1]));
+    v->x.least /= fmin(1, fabs(creal(alpha)) + fabs(cimag(alpha)));
 }
 
 void clb_apply_first(struct judge *v, struct clb_operator m, struct clb_sample *y)
@@ -125,14 +125,14 @@ void clb_apply_next(struct judge *v, struct clb_operator m, struct clb_sample *y
     v->held = from;
 }
 
-void clb_get_scalar(const struct judge *v, bool beta, double value[2])
+double complex clb_get_scalar(const struct judge *v, bool beta)
 {
-    const clb_scalar scalar =
+    const clb_scalar x =
         clb_scalar_get(v->precision, clb_routine_has_flag(v->call->routine, beta ? '+' : '*'),
                        beta ? v->call->beta : v->call->alpha);
-    const bool single = clb_precision_real_size(v->precision) == sizeof(float);
-    value[0] = single ? (double)scalar.s[0] : scalar.d[0];
-    value[1] = single ? (double)scalar.s[1] : scalar.d[1];
+    return clb_precision_real_size(v->precision) == sizeof(float)
+               ? CMPLX((double)x.s[0], (double)x.s[1])
+               : CMPLX(x.d[0], x.d[1]);
 }
 
 /* ---- judgement ------------------------------------------------------------------------------- */
@@ -235,7 +235,6 @@ void clb_judge_unread(struct judge *v, const struct equation *equation)
 {
     enum { MOST = 8 };
     const struct clb_operator *solves = equation->factor, *right = equation->right;
-    const double *const alpha = equation->alpha;
     size_t tried = 0;
     for (size_t j = 0; j < v->x.n && tried < MOST && !clb_has_failed(v); j++) {
         double most = 0;
@@ -243,7 +242,7 @@ void clb_judge_unread(struct judge *v, const struct equation *equation)
             continue;
         for (size_t i = 0; i < solves[0].rows; i++) {
             const double complex value = (right != NULL ? clb_operator_get(right, i, j) : i == j) *
-                                         (alpha != NULL ? CMPLX(alpha[0], alpha[1]) : 1);
+                                         (equation->alpha != NULL ? *equation->alpha : 1);
             v->held.re[0][i] = creal(value);
             v->held.im[0][i] = cimag(value);
             most = fmax(most, clb_magnitude(creal(value), cimag(value)));
@@ -271,7 +270,7 @@ void clb_judge_equation(struct judge *v, const struct equation *equation)
     if (equation->right != NULL)
         clb_apply_first(v, *equation->right, &v->z);
     if (equation->alpha != NULL)
-        clb_sample_scale(&v->z, equation->alpha);
+        clb_sample_scale(&v->z, *equation->alpha);
     if (equation->swaps_right)
         clb_sample_swap(&v->z, v->call->ipiv, v->call->wide, rows);
     clb_sample_add(&v->y, -1, equation->right != NULL ? &v->z : &v->x, !equation->unsized);

@@ -5,7 +5,7 @@
 
 struct product_term {
     struct clb_operator outer, inner;
-    double alpha[2];
+    double complex alpha;
 };
 
 /* C = alpha*op(A)*op(B) and so on as sums of products of a left operator and a right one; where A
@@ -13,30 +13,28 @@ struct product_term {
 static size_t terms_of(const struct judge *v, struct product_term term[2])
 {
     const struct clb_call *call = v->call;
+    const clb_kind kind = call->kind;
     const bool hermitian = clb_routine_has_flag(call->routine, 'h');
-    const bool two = call->kind == CLB_KIND_syr2k;
-    struct clb_operator a = clb_matrix_now(v, 'A');
-    clb_get_scalar(v, false, term[0].alpha);
-    if (call->kind == CLB_KIND_trmm) {
-        term[0].outer = clb_transposed_if(call->right, clb_with_op(a, call->transa));
-        term[0].inner = clb_transposed_if(call->right, clb_matrix_before(v, 'B'));
-    } else if (call->kind == CLB_KIND_symm) {
-        term[0].outer = clb_transposed_if(call->right, clb_mirrored(a, hermitian));
-        term[0].inner = clb_transposed_if(call->right, clb_matrix_now(v, 'B'));
-    } else if (call->kind == CLB_KIND_gemm || call->kind == CLB_KIND_gemmtr) {
-        term[0].outer = clb_with_op(a, call->transa);
-        term[0].inner = clb_with_op(clb_matrix_now(v, 'B'), call->transb);
-    } else {
-        const clb_op op = call->transa == CLB_OP_N ? CLB_OP_N : hermitian ? CLB_OP_C : CLB_OP_T;
-        struct clb_operator b = clb_with_op(two ? clb_matrix_now(v, 'B') : a, op);
-        a = clb_with_op(a, op);
-        term[0].outer = a;
-        term[0].inner = hermitian ? clb_adjoint(b) : clb_transposed(b);
-        term[1].outer = b;
-        term[1].inner = hermitian ? clb_adjoint(a) : clb_transposed(a);
-        term[1].alpha[0] = term[0].alpha[0];
-        term[1].alpha[1] = hermitian ? -term[0].alpha[1] : term[0].alpha[1];
+    const bool two = kind == CLB_KIND_syr2k, twice = two || kind == CLB_KIND_syrk;
+    const bool symm = kind == CLB_KIND_symm, trmm = kind == CLB_KIND_trmm;
+    const bool right = call->right && (symm || trmm);
+    struct clb_operator a = clb_matrix_now(v, 'A'), b = clb_matrix_now(v, 'B');
+    clb_op op = symm ? CLB_OP_N : call->transa, op_b = symm || trmm ? CLB_OP_N : call->transb;
+    if (trmm)
+        b = clb_matrix_before(v, 'B');
+    if (symm)
+        a = clb_mirrored(a, hermitian);
+    if (twice) { /* A*A^T, or A*B^T and B*A^T */
+        op = op == CLB_OP_N ? CLB_OP_N : hermitian ? CLB_OP_C : CLB_OP_T;
+        op_b = hermitian ? CLB_OP_C : CLB_OP_T;
+        b = clb_with_op(two ? b : a, op);
     }
+    a = clb_with_op(a, op);
+    term[0].alpha = clb_get_scalar(v, false);
+    term[0].outer = clb_transposed_if(right, a);
+    term[0].inner = clb_transposed_if(right, clb_with_op(b, op_b));
+    term[1] = (struct product_term){b, clb_with_op(a, op_b),
+                                    hermitian ? conj(term[0].alpha) : term[0].alpha};
     return two ? 2 : 1;
 }
 
@@ -55,7 +53,6 @@ static void judge_product(struct judge *v)
     const bool hermitian = clb_routine_has_flag(call->routine, 'h');
     const char name = trmm ? 'B' : 'C';
     struct product_term term[2];
-    double beta[2] = {0};
     const size_t count = terms_of(v, term), n = clb_operator_cols(&term[0].inner);
     if (count > 1) {
         clb_operator_columns(&term[1].inner, v->entry, NULL, v->held.size);
@@ -78,8 +75,6 @@ static void judge_product(struct judge *v)
         clb_sample_add(&v->y, 1, &v->z, true);
     }
     const bool mirrored = !symm && clb_matrix_now(v, name).part != 0 && !corner;
-    if (!trmm)
-        clb_get_scalar(v, true, beta);
     for (int now = 0; now < 2; now++) {
         struct clb_operator c = now ? clb_matrix_now(v, name) : clb_matrix_before(v, name);
         if (!now && (trmm || c.data == NULL))
@@ -88,7 +83,7 @@ static void judge_product(struct judge *v)
                               mirrored ? clb_mirrored(c, hermitian) : c);
         clb_apply_first(v, c, &v->z);
         if (!now)
-            clb_sample_scale(&v->z, beta);
+            clb_sample_scale(&v->z, clb_get_scalar(v, true));
         clb_sample_add(&v->y, now ? -1 : 1, &v->z, !now);
     }
     clb_judge_entries(v,
@@ -115,14 +110,13 @@ void clb_judge_trsm(struct judge *v)
         clb_transposed_if(call->right, clb_with_op(clb_matrix_now(v, 'A'), call->transa));
     const struct clb_operator x = clb_transposed_if(call->right, clb_matrix_now(v, 'B'));
     const struct clb_operator b = clb_transposed_if(call->right, clb_matrix_before(v, 'B'));
-    double alpha[2];
-    clb_get_scalar(v, false, alpha);
+    const double complex alpha = clb_get_scalar(v, false);
     (void)clb_set_scaled(v, &x);
     clb_note_scalar(v, alpha);
     clb_judge_equation(v, &(struct equation){.factor = {a, x},
                                              .factors = 2,
                                              .right = &b,
-                                             .alpha = alpha,
+                                             .alpha = &alpha,
                                              .is_solution = true,
                                              .terms = (double)a.rows + 16});
 }

@@ -83,12 +83,12 @@ void clb_find_largest(struct judge *v, const struct clb_operator *m);
 bool clb_set_scaled_to_largest(struct judge *v, size_t n);
 bool clb_set_scaled(struct judge *v, const struct clb_operator *m);
 /* Where a scalar makes operands smaller before they are multiplied, they lose more. */
-void clb_note_scalar(struct judge *v, const double alpha[2]);
+void clb_note_scalar(struct judge *v, double complex alpha);
 /* y = M*x, sizes the norms of rows; y = M*y. */
 void clb_apply_first(struct judge *v, struct clb_operator m, struct clb_sample *y);
 void clb_apply_next(struct judge *v, struct clb_operator m, struct clb_sample *y);
 /* Alpha or beta of the call. */
-void clb_get_scalar(const struct judge *v, bool beta, double value[2]);
+double complex clb_get_scalar(const struct judge *v, bool beta);
 
 /* ---- judgement ------------------------------------------------------------------------------- */
 
@@ -110,7 +110,7 @@ struct equation {
     struct clb_operator factor[3];
     size_t factors;
     const struct clb_operator *right;
-    const double *alpha;          /* NULL: one */
+    const double complex *alpha;  /* NULL: one */
     bool swaps_left, swaps_right; /* interchange rows of the last factor, or of M, by ipiv */
     bool unsized;                 /* errors are none of M's size */
     bool is_solution;             /* the last factor is what was solved for */

@@ -48,17 +48,17 @@ void clb_sample_swap(struct clb_sample *sample, const void *ipiv, bool wide, siz
     }
 }
 
-void clb_sample_scale(struct clb_sample *y, const double alpha[2])
+void clb_sample_scale(struct clb_sample *y, double complex alpha)
 {
-    for (size_t r = 0; r < CLB_VECTORS; r++) {
-        for (size_t i = 0; i < y->n; i++) {
+    const double a = creal(alpha), b = cimag(alpha);
+    for (size_t i = 0; i < y->n; i++) {
+        y->size[i] *= fabs(a) + fabs(b);
+        for (size_t r = 0; r < CLB_VECTORS; r++) {
             const double re = y->re[r][i];
-            y->re[r][i] = alpha[0] * re - alpha[1] * y->im[r][i];
-            y->im[r][i] = alpha[0] * y->im[r][i] + alpha[1] * re;
+            y->re[r][i] = a * re - b * y->im[r][i];
+            y->im[r][i] = a * y->im[r][i] + b * re;
         }
     }
-    for (size_t i = 0; i < y->n; i++)
-        y->size[i] *= fabs(alpha[0]) + fabs(alpha[1]);
 }
 
 static void add_to(double *y, double factor, const double *x, size_t n)

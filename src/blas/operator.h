@@ -63,7 +63,7 @@ void clb_sample_clear(struct clb_sample *sample, size_t n);
 /* Swap the entries i and ipiv(i) in order, as xLASWP; 1-based. */
 void clb_sample_swap(struct clb_sample *sample, const void *ipiv, bool wide, size_t count);
 /* y = alpha*y; sizes by |alpha|. */
-void clb_sample_scale(struct clb_sample *y, const double alpha[2]);
+void clb_sample_scale(struct clb_sample *y, double complex alpha);
 /* y = y + sign*z; sizes only where `sized`. */
 void clb_sample_add(struct clb_sample *y, double sign, const struct clb_sample *z, bool sized);
 
