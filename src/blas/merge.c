@@ -20,20 +20,12 @@ static inline void fetch_column(const void *c, size_t bytes)
 #define CLB_FINITE        is_finite_s
 #define CLB_MERGE_COMPLEX merge_c
 #include "merge.t.h"
-#undef CLB_REAL
-#undef CLB_MERGE
-#undef CLB_FINITE
-#undef CLB_MERGE_COMPLEX
 
 #define CLB_REAL          double
 #define CLB_MERGE         merge_d
 #define CLB_FINITE        is_finite_d
 #define CLB_MERGE_COMPLEX merge_z
 #include "merge.t.h"
-#undef CLB_REAL
-#undef CLB_MERGE
-#undef CLB_FINITE
-#undef CLB_MERGE_COMPLEX
 
 /* Copy one column; `element` is a constant in each call. */
 static inline void copy_ordered(size_t rows, const uint32_t *order, const char *x, char *y,

@@ -86,3 +86,7 @@ static void CLB_MERGE_COMPLEX(size_t m, size_t n, const CLB_REAL *alpha, const C
         }
     }
 }
+#undef CLB_REAL
+#undef CLB_MERGE
+#undef CLB_FINITE
+#undef CLB_MERGE_COMPLEX
