@@ -287,45 +287,34 @@ static clb_formula *const formulas[CLB_KINDS] = {
 #undef CLB_FORMULA
 };
 
-static clb_status open_judge(struct judge *v)
-{
-    const size_t size = largest_size(v->call);
-    const bool single = clb_precision_real_size(v->precision) == sizeof(float);
-    struct clb_sample *const samples[] = {&v->x, &v->y, &v->z, &v->held};
-    v->unit = single ? FLT_EPSILON / 2 : DBL_EPSILON / 2;
-    v->tiny = single ? (double)FLT_MIN : DBL_MIN;
-    v->huge = single ? (double)FLT_MAX : DBL_MAX;
-    v->largest = malloc(size * sizeof(double));
-    clb_status status = v->largest != NULL ? CLB_OK : CLB_ERR_NOMEM;
-    for (size_t i = 0; i < CLB_COUNT_OF(samples) && status == CLB_OK; i++)
-        status = clb_sample_make(samples[i], size);
-    return status;
-}
-
-static void close_judge(struct judge *v)
-{
-    clb_sample_free(&v->x);
-    clb_sample_free(&v->y);
-    clb_sample_free(&v->z);
-    clb_sample_free(&v->held);
-    free(v->largest);
-}
-
 clb_status clb_judge(const struct clb_judged *question, struct clb_verdict *verdict)
 {
+    const clb_precision precision = question->call->precision;
+    const bool single = clb_precision_real_size(precision) == sizeof(float);
+    const size_t size = largest_size(question->call);
     struct judge v = {.question = question,
                       .call = question->call,
-                      .precision = question->call->precision,
-                      .entry = question->entries ? 0 : CLB_EVERY,
+                      .precision = precision,
+                      .unit = single ? FLT_EPSILON / 2 : DBL_EPSILON / 2,
+                      .tiny = single ? (double)FLT_MIN : DBL_MIN,
+                      .huge = single ? (double)FLT_MAX : DBL_MAX,
+                      .largest = malloc(size * sizeof(double)),
                       .verdict = verdict};
+    struct clb_sample *const samples[] = {&v.x, &v.y, &v.z, &v.held};
     *verdict = (struct clb_verdict){0};
-    v.status = open_judge(&v);
-    if (v.status == CLB_OK)
+    v.status = v.largest != NULL ? CLB_OK : CLB_ERR_NOMEM;
+    for (size_t i = 0; i < CLB_COUNT_OF(samples) && v.status == CLB_OK; i++)
+        v.status = clb_sample_make(samples[i], size);
+    /* The first formula says how many columns there are. */
+    for (size_t entry = 0;
+         v.status == CLB_OK && (entry == 0 || (question->entries && entry < v.x.n)) &&
+         verdict->failed == NULL;
+         entry++) {
+        v.entry = question->entries ? entry : CLB_EVERY;
         formulas[v.call->kind](&v);
-    for (v.entry = 1;
-         v.status == CLB_OK && question->entries && v.entry < v.x.n && !clb_has_failed(&v);
-         v.entry++)
-        formulas[v.call->kind](&v);
-    close_judge(&v);
+    }
+    for (size_t i = 0; i < CLB_COUNT_OF(samples); i++)
+        clb_sample_free(samples[i]);
+    free(v.largest);
     return v.status;
 }
