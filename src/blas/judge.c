@@ -250,7 +250,7 @@ void clb_judge_unread(struct judge *v, const struct equation *equation)
         if (equation->swaps_right)
             clb_sample_swap(&v->held, v->call->ipiv, v->call->wide, solves[0].rows);
         tried += most <= DBL_MAX;
-        for (size_t s = 0; s + 1 < equation->factors && most < v->huge / 1024; s++)
+        for (size_t s = 0; s < clb_last_factor(equation) && most < v->huge / 1024; s++)
             most = fmax(
                 most, clb_operator_solve(&solves[s], v->held.re[0], v->held.im[0], 1024 * v->tiny));
         if (most < v->huge / 1024)
@@ -260,7 +260,7 @@ void clb_judge_unread(struct judge *v, const struct equation *equation)
 
 void clb_judge_equation(struct judge *v, const struct equation *equation)
 {
-    const size_t last = equation->factors - 1;
+    const size_t last = clb_last_factor(equation);
     clb_apply_first(v, equation->factor[last], &v->y);
     const size_t rows = v->y.n;
     if (equation->swaps_left)

@@ -114,7 +114,6 @@ void clb_judge_trsm(struct judge *v)
     (void)clb_set_scaled(v, &x);
     clb_note_scalar(v, alpha);
     clb_judge_equation(v, &(struct equation){.factor = {a, x},
-                                             .factors = 2,
                                              .right = &b,
                                              .alpha = &alpha,
                                              .is_solution = true,

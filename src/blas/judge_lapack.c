@@ -10,7 +10,6 @@ static void check_solution(struct judge *v, struct clb_operator f, struct clb_op
     const struct clb_operator x = clb_matrix_now(v, 'B'), b = clb_matrix_before(v, 'B');
     (void)clb_set_scaled(v, &x);
     clb_judge_equation(v, &(struct equation){.factor = {f, g, x},
-                                             .factors = 3,
                                              .right = &b,
                                              .swaps_left = swaps_x,
                                              .swaps_right = swaps_b,
@@ -144,7 +143,6 @@ void clb_judge_getrf(struct judge *v)
     if (multiplier > 1.001)
         clb_judge_fail(v, "a multiplier is too large");
     clb_judge_equation(v, &(struct equation){.factor = {l, u},
-                                             .factors = 2,
                                              .right = &before,
                                              .swaps_right = true,
                                              .terms = (double)order + 16});
@@ -172,7 +170,6 @@ void clb_judge_getri(struct judge *v)
     const struct clb_operator u = clb_transposed(clb_triangle_of(before, 'U'));
     (void)clb_set_scaled(v, &inverse);
     clb_judge_equation(v, &(struct equation){.factor = {u, l, inverse},
-                                             .factors = 3,
                                              .swaps_left = true,
                                              .is_solution = true,
                                              .terms = 2 * (double)before.rows + 16});
@@ -234,8 +231,7 @@ void clb_judge_potrf(struct judge *v)
         if (!clb_set_scaled(v, &other))
             clb_judge_fail(v, "it is not finite");
         clb_judge_equation(
-            v, &(struct equation){
-                   .factor = {f, other}, .factors = 2, .right = &before, .terms = (double)n + 16});
+            v, &(struct equation){.factor = {f, other}, .right = &before, .terms = (double)n + 16});
     }
     if (info > 0 && !clb_has_failed(v))
         check_bad_pivot(v, &f, before.rows);
@@ -262,8 +258,7 @@ void clb_judge_trtri(struct judge *v)
     const struct clb_operator x = clb_transposed_if(lower, clb_matrix_now(v, 'A'));
     (void)clb_set_scaled(v, &x);
     clb_judge_equation(
-        v, &(struct equation){
-               .factor = {t, x}, .factors = 2, .is_solution = true, .terms = (double)t.rows + 16});
+        v, &(struct equation){.factor = {t, x}, .is_solution = true, .terms = (double)t.rows + 16});
 }
 
 /* U*U^H or L^H*L. */
@@ -274,11 +269,9 @@ void clb_judge_lauum(struct judge *v)
                               other = clb_adjoint(f);
     const struct clb_operator now = clb_mirrored(clb_matrix_now(v, 'A'), true);
     (void)clb_set_scaled(v, &other);
-    clb_judge_equation(v, &(struct equation){.factor = {f, other},
-                                             .factors = 2,
-                                             .right = &now,
-                                             .unsized = true,
-                                             .terms = (double)f.rows + 8});
+    clb_judge_equation(
+        v, &(struct equation){
+               .factor = {f, other}, .right = &now, .unsized = true, .terms = (double)f.rows + 8});
 }
 
 /* F*F^H*P = I with P = X^H*X, X the inverse of F: the residual is F*(R + R^H)*X for R = X*F - I,
@@ -295,7 +288,7 @@ void clb_judge_potri(struct judge *v)
     if (!clb_is_moderate(v, now)) {
         for (size_t j = 0; j < before.rows; j++)
             v->largest[j] = v->largest[j] <= DBL_MAX;
-        clb_judge_unread(v, &(struct equation){.factor = {f, other}, .factors = 3});
+        clb_judge_unread(v, &(struct equation){.factor = {f, other, now}});
         return;
     }
     if (!clb_is_moderate(v, before))
@@ -354,9 +347,13 @@ static bool reflect(struct judge *v, const struct clb_reflectors *q, bool forwar
     return unitary;
 }
 
-static double reflector_terms(const struct clb_reflectors *q)
+/* y = M*x; `sized`: with errors of M's size. */
+static void judge_reflected(struct judge *v, const struct clb_reflectors *q, struct clb_operator m,
+                            bool sized)
 {
-    return (double)(clb_operator_rows(&q->m) + q->count + 16);
+    clb_apply_first(v, m, &v->z);
+    clb_sample_add(&v->y, -1, &v->z, sized);
+    clb_judge_norm(v, (double)(clb_operator_rows(&q->m) + q->count + 16));
 }
 
 /* Q*R = A, by norms of columns. */
@@ -372,9 +369,7 @@ void clb_judge_geqrf(struct judge *v)
     (void)reflect(v, &q, false);
     for (size_t i = 0; i < v->y.n; i++)
         v->y.size[i] = 0;
-    clb_apply_first(v, before, &v->z);
-    clb_sample_add(&v->y, -1, &v->z, true);
-    clb_judge_norm(v, reflector_terms(&q));
+    judge_reflected(v, &q, before, true);
 }
 
 /* op(Q)*C; C*op(Q) by the adjoints. */
@@ -390,9 +385,7 @@ void clb_judge_ormqr(struct judge *v)
     clb_apply_first(v, c, &v->y);
     if (!reflect(v, &q, forward))
         return;
-    clb_apply_first(v, right ? clb_adjoint(now) : now, &v->z);
-    clb_sample_add(&v->y, -1, &v->z, false);
-    clb_judge_norm(v, reflector_terms(&q));
+    judge_reflected(v, &q, right ? clb_adjoint(now) : now, false);
 }
 
 /* The first columns of Q. */
@@ -406,7 +399,5 @@ void clb_judge_orgqr(struct judge *v)
     clb_sample_add(&v->y, 1, &v->x, true);
     if (!reflect(v, &q, false))
         return;
-    clb_apply_first(v, now, &v->z);
-    clb_sample_add(&v->y, -1, &v->z, false);
-    clb_judge_norm(v, reflector_terms(&q));
+    judge_reflected(v, &q, now, false);
 }

@@ -105,10 +105,10 @@ void clb_judge_norm(struct judge *v, double terms);
 bool clb_is_finite(struct judge *v, struct clb_operator m);
 bool clb_is_moderate(struct judge *v, struct clb_operator m);
 
-/* F[0]*...*F[factors - 1]*x = alpha*M*x, or x itself where M is NULL; the vectors are set. */
+/* F[0]*F[1]*x = alpha*M*x, or F[0]*F[1]*F[2]*x where there is a third, whose leading dimension is
+ * not zero then; or x itself where M is NULL; the vectors are set. */
 struct equation {
     struct clb_operator factor[3];
-    size_t factors;
     const struct clb_operator *right;
     const double complex *alpha;  /* NULL: one */
     bool swaps_left, swaps_right; /* interchange rows of the last factor, or of M, by ipiv */
@@ -116,6 +116,11 @@ struct equation {
     bool is_solution;             /* the last factor is what was solved for */
     double terms;
 };
+static inline size_t clb_last_factor(const struct equation *equation)
+{
+    return equation->factor[2].ld != 0 ? 2 : 1;
+}
+
 void clb_judge_equation(struct judge *v, const struct equation *equation);
 /* Of an equation with a solution: columns that were not read, because they are not finite. */
 void clb_judge_unread(struct judge *v, const struct equation *equation);
