@@ -54,15 +54,12 @@ static void judge_product(struct judge *v)
     const char name = trmm ? 'B' : 'C';
     struct product_term term[2];
     const size_t count = terms_of(v, term), n = clb_operator_cols(&term[0].inner);
-    if (count > 1) {
+    clb_find_largest(v, &term[0].inner);
+    if (count > 1)
         clb_operator_columns(&term[1].inner, v->entry, NULL, v->held.size);
-        clb_find_largest(v, &term[0].inner);
-        for (size_t j = 0; j < n; j++)
-            v->largest[j] = fmax(v->largest[j], v->held.size[j]);
-        (void)clb_set_scaled_to_largest(v, n);
-    } else {
-        (void)clb_set_scaled(v, &term[0].inner);
-    }
+    for (size_t j = 0; j < n && count > 1; j++)
+        v->largest[j] = fmax(v->largest[j], v->held.size[j]);
+    (void)clb_set_scaled_to_largest(v, n);
     clb_note_scalar(v, term[0].alpha);
     if (corner) {
         clb_operator_triangle(&term[0].outer, &term[0].inner, call->upper, &v->x, &v->y);
