@@ -121,22 +121,14 @@ bool clb_routine_has_flag(clb_routine routine, char flag)
 int64_t clb_call_size(const struct clb_call *call, char letter)
 {
     const int64_t m = (int64_t)call->m, n = (int64_t)call->n;
-    switch (letter) {
-    case 'm':
-        return m;
-    case 'n':
-        return n;
-    case 'k':
-        return (int64_t)call->k;
-    case 'r':
-        return (int64_t)call->nrhs;
-    case 'o':
-        return call->right ? n : m;
-    case 'e':
-        return call->right ? m : n;
-    default:
-        return m < n ? m : n;
-    }
+    return letter == 'm'   ? m
+           : letter == 'n' ? n
+           : letter == 'k' ? (int64_t)call->k
+           : letter == 'r' ? (int64_t)call->nrhs
+           : letter == 'o' ? (call->right ? n : m)
+           : letter == 'e' ? (call->right ? m : n)
+           : m < n         ? m
+                           : n;
 }
 
 bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *shape)
@@ -170,14 +162,17 @@ bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *
     return false;
 }
 
+/* `letter`: that of alpha or beta in signatures. */
+static bool is_zero(const struct clb_call *call, char letter, const void *value)
+{
+    const clb_scalar scalar =
+        clb_scalar_get(call->precision, clb_routine_has_flag(call->routine, letter), value);
+    return clb_scalar_equal(call->precision, &scalar, clb_scalar_zero(call->precision));
+}
+
 bool clb_call_reads_c(const struct clb_call *call)
 {
-    const clb_routine routine = call->routine;
-    if (!clb_signature_has(call, '+') || call->beta == NULL)
-        return true;
-    const clb_scalar beta =
-        clb_scalar_get(call->precision, clb_routine_has_flag(routine, '+'), call->beta);
-    return !clb_scalar_equal(call->precision, &beta, clb_scalar_zero(call->precision));
+    return !clb_signature_has(call, '+') || call->beta == NULL || !is_zero(call, '+', call->beta);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -298,16 +293,10 @@ bool clb_call_overlaps(const struct clb_call *call)
 
 bool clb_call_is_quick(const struct clb_call *call)
 {
-    const struct clb_routine_info *routine = &clb_routines[call->routine];
-    for (const char *s = routine->signature; *s != '\0'; s++) {
-        if (strchr("mnkr", *s) != NULL && clb_call_size(call, *s) == 0)
+    for (const char *s = clb_routines[call->routine].signature; *s != '\0'; s++) {
+        if ((strchr("mnkr", *s) != NULL && clb_call_size(call, *s) == 0) ||
+            (*s == '*' && is_zero(call, '*', call->alpha)))
             return true;
-        if (*s == '*') {
-            const clb_scalar alpha = clb_scalar_get(
-                routine->precision, clb_routine_has_flag(call->routine, '*'), call->alpha);
-            if (clb_scalar_equal(routine->precision, &alpha, clb_scalar_zero(routine->precision)))
-                return true;
-        }
     }
     return false;
 }
