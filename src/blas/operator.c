@@ -118,18 +118,12 @@ static void convert(clb_precision precision, const void *data, size_t at, size_t
         memcpy(re, d, count * sizeof *re);
         break;
     case CLB_C:
-        CLB_SIMD for (size_t i = 0; i < count; i++)
-        {
-            re[i] = (double)s[2 * i];
-            im[i] = (double)s[2 * i + 1];
-        }
+        CLB_SIMD for (size_t i = 0; i < count; i++) re[i] = (double)s[2 * i];
+        CLB_SIMD for (size_t i = 0; i < count; i++) im[i] = (double)s[2 * i + 1];
         break;
     default:
-        CLB_SIMD for (size_t i = 0; i < count; i++)
-        {
-            re[i] = d[2 * i];
-            im[i] = d[2 * i + 1];
-        }
+        CLB_SIMD for (size_t i = 0; i < count; i++) re[i] = d[2 * i];
+        CLB_SIMD for (size_t i = 0; i < count; i++) im[i] = d[2 * i + 1];
     }
 }
 
@@ -356,8 +350,6 @@ static void note_magnitudes(const struct pass *pass, size_t col, double *largest
         const double size = clb_magnitude(re[i], im[i]);
         most = size > most ? size : most;
     }
-    if (pass->factor != NULL && piece->im == NULL)
-        most *= fabs(pass->factor->re[0][col]);
     largest[col] = fmax(largest[col], most);
 }
 
@@ -466,13 +458,6 @@ static void visit_tiles(void *context, size_t thread, size_t begin, size_t end)
 /* A share has at least so many bytes of the matrix, and four times as many as its own sums. */
 #define LEAST_SHARE ((size_t)2 << 20)
 
-static size_t shares_of(const struct clb_operator *m, const struct clb_sample *y)
-{
-    const size_t bytes = m->rows * m->cols * clb_precision_size(m->precision);
-    const size_t sums = ROOM * y->n * sizeof(double);
-    return clb_max(bytes / clb_max(LEAST_SHARE, 4 * sums), 1);
-}
-
 /* Add the pass's sums to y, or find larger magnitudes than those in y's sizes. */
 static void run_pass(struct pass *pass, struct clb_sample *y)
 {
@@ -482,7 +467,9 @@ static void run_pass(struct pass *pass, struct clb_sample *y)
     pass->tiles_down = clb_max(clb_div_up(pass->m->rows, TILE), 1);
     const size_t tiles = pass->outer != NULL ? clb_div_up(clb_operator_rows(pass->m), DEPTHS)
                                              : pass->tiles_down * clb_div_up(pass->m->cols, BLOCK);
-    const size_t most = clb_min(clb_min(shares_of(pass->m, y), tiles), CLB_MAX_WORKERS + 1);
+    const size_t bytes = pass->m->rows * pass->m->cols * clb_precision_size(pass->m->precision);
+    const size_t share = clb_max(LEAST_SHARE, 4 * ROOM * y->n * sizeof(double));
+    const size_t most = clb_min(clb_min(clb_max(bytes / share, 1), tiles), CLB_MAX_WORKERS + 1);
     while (count < most && clb_sample_make(&sums[count], y->n) == CLB_OK)
         count++;
     clb_workers_share(tiles, 1, count, visit_tiles, pass);

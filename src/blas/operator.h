@@ -70,7 +70,7 @@ void clb_sample_add(struct clb_sample *y, double sign, const struct clb_sample *
 /* The largest magnitude |re| + |im| of each column of the matrix as it is applied, infinity where
  * one is not finite; with `only` that of one of them, while others are taken for zeros. Mirrored
  * triangles: of the stored part only. `factor` NULL, or the first of its vectors has numbers that
- * columns are multiplied by; then the matrix is not transposed. */
+ * columns are multiplied by, 1 or -1 in real precisions; then the matrix is not transposed. */
 #define CLB_EVERY SIZE_MAX
 void clb_operator_columns(const struct clb_operator *m, size_t only,
                           const struct clb_sample *factor, double *largest);
