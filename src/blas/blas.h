@@ -135,8 +135,15 @@ void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal,
 void clb_copy_adjoint(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                       void *y, size_t ldy);
 
-/* True when X (rows x cols) has a NaN; with `part` 'U' or 'L' only that triangle and the diagonal
- * are searched, with 'u' or 'l' that triangle without the diagonal. */
+/* The rows of a column that are in a part of a matrix: 0 is all of it, 'U' and 'L' are triangles
+ * with the diagonal, 'u' and 'l' without. */
+static inline void clb_part_rows(char part, size_t rows, size_t col, size_t *begin, size_t *end)
+{
+    *begin = part == 'L' || part == 'l' ? clb_min(rows, col + (part == 'l')) : 0;
+    *end = part == 'U' || part == 'u' ? clb_min(rows, col + (part == 'U')) : rows;
+}
+
+/* True when that part of X (rows x cols) has a NaN. */
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                  char part);
 

@@ -93,17 +93,6 @@ static bool is_unit(const struct clb_operator *m)
     return m->part == 'u' || m->part == 'l';
 }
 
-/* The stored rows of a column, without the ones of unit triangles. */
-static void rows_of(const struct clb_operator *m, size_t col, size_t *begin, size_t *end)
-{
-    *begin = 0;
-    *end = m->rows;
-    if (m->part == 'U' || m->part == 'u')
-        *end = clb_min(m->rows, col + (m->part == 'U'));
-    if (m->part == 'L' || m->part == 'l')
-        *begin = clb_min(m->rows, col + (m->part == 'l'));
-}
-
 /* `count` elements from number `at` on, in double. */
 static void convert(clb_precision precision, const void *data, size_t at, size_t count, double *re,
                     double *im)
@@ -373,7 +362,7 @@ static void visit_tile(const struct pass *pass, struct clb_sample *y, size_t til
         for (size_t a = 0; a < arrays; a++)
             memset(sums.of[a], 0, (behind - row) * sizeof(double));
         for (size_t col = first; col < last; col++) {
-            rows_of(m, col, &piece.begin, &piece.end);
+            clb_part_rows(m->part, m->rows, col, &piece.begin, &piece.end);
             piece.begin = clb_max(piece.begin, row);
             piece.end = clb_min(piece.end, behind);
             if (piece.begin >= piece.end)
@@ -543,7 +532,7 @@ double complex clb_operator_get(const struct clb_operator *m, size_t i, size_t j
     const size_t row = m->transposed ? j : i, col = m->transposed ? i : j;
     size_t begin, end;
     double re = is_unit(m) && row == col, im = 0;
-    rows_of(m, col, &begin, &end);
+    clb_part_rows(m->part, m->rows, col, &begin, &end);
     if (row >= begin && row < end)
         convert(m->precision, m->data, row + col * m->ld, 1, &re, &im);
     return CMPLX(re, m->conjugated ? -im : im);

@@ -86,11 +86,9 @@ static bool any_nan(clb_precision precision, const void *x, size_t count)
 static void search_lines(struct transpose_work *work, size_t line, size_t lines)
 {
     const size_t element = clb_precision_size(work->precision);
-    const bool lower = work->part == 'L' || work->part == 'l';
-    const bool upper = work->part == 'U' || work->part == 'u';
+    size_t first, end;
     for (size_t j = line; j < line + lines && !atomic_load(&work->found); j++) {
-        const size_t first = lower ? clb_min(j + (work->part == 'l'), work->length) : 0;
-        const size_t end = upper ? clb_min(j + (work->part == 'U'), work->length) : work->length;
+        clb_part_rows(work->part, work->length, j, &first, &end);
         const char *const x = work->from + j * work->from_ld + first * element;
         if (work->kind == FIND_NAN
                 ? any_nan(work->precision, x, (end - first) * clb_precision_parts(work->precision))

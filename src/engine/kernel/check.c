@@ -82,10 +82,9 @@ void clb_check_put(clb_precision precision, void *x, size_t at, double value)
 /* Whether an element of a matrix in memory is one of the call's. */
 static bool is_inside(const struct clb_shape *matrix, size_t i, size_t j)
 {
-    const bool diagonal = (matrix->part & 0x20) == 0; /* a capital letter */
-    return i < matrix->rows && (matrix->part == 0               ? true
-                                : (matrix->part & ~0x20) == 'U' ? i < j + diagonal
-                                                                : j < i + diagonal);
+    size_t begin, end;
+    clb_part_rows(matrix->part, matrix->rows, j, &begin, &end);
+    return i >= begin && i < end;
 }
 
 /* The exponent of a row of op(A) or of a column of op(B). */
