@@ -165,9 +165,9 @@ void clb_judge_gesv(struct judge *v)
 void clb_judge_getri(struct judge *v)
 {
     const struct clb_operator before = clb_matrix_before(v, 'A'),
-                              inverse = clb_transposed(clb_matrix_now(v, 'A'));
-    const struct clb_operator l = clb_transposed(clb_triangle_of(before, 'l'));
-    const struct clb_operator u = clb_transposed(clb_triangle_of(before, 'U'));
+                              inverse = clb_with_op(clb_matrix_now(v, 'A'), CLB_OP_T);
+    const struct clb_operator l = clb_with_op(clb_triangle_of(before, 'l'), CLB_OP_T);
+    const struct clb_operator u = clb_with_op(clb_triangle_of(before, 'U'), CLB_OP_T);
     (void)clb_set_scaled(v, &inverse);
     clb_judge_equation(v, &(struct equation){.factor = {u, l, inverse},
                                              .swaps_left = true,

@@ -25,27 +25,21 @@ struct judge {
 struct clb_operator clb_matrix_now(const struct judge *v, char name);
 struct clb_operator clb_matrix_before(const struct judge *v, char name);
 
-static inline struct clb_operator clb_transposed(struct clb_operator m)
+static inline struct clb_operator clb_with_op(struct clb_operator m, clb_op op)
 {
-    m.transposed = !m.transposed;
+    m.transposed = m.transposed != (op != CLB_OP_N);
+    m.conjugated = m.conjugated != (op == CLB_OP_C);
     return m;
 }
 
 static inline struct clb_operator clb_adjoint(struct clb_operator m)
 {
-    m.transposed = !m.transposed;
-    m.conjugated = !m.conjugated;
-    return m;
-}
-
-static inline struct clb_operator clb_with_op(struct clb_operator m, clb_op op)
-{
-    return op == CLB_OP_N ? m : op == CLB_OP_T ? clb_transposed(m) : clb_adjoint(m);
+    return clb_with_op(m, CLB_OP_C);
 }
 
 static inline struct clb_operator clb_transposed_if(bool condition, struct clb_operator m)
 {
-    return condition ? clb_transposed(m) : m;
+    return clb_with_op(m, condition ? CLB_OP_T : CLB_OP_N);
 }
 
 static inline struct clb_operator clb_mirrored(struct clb_operator m, bool hermitian)
