@@ -41,8 +41,8 @@ void clb_call_describe(const struct clb_call *call, char *text, size_t size)
             text[length++] = (char)(*s == 's'   ? (call->right ? 'R' : 'L')
                                     : *s == 'u' ? (call->upper ? 'U' : 'L')
                                     : *s == 'd' ? (call->unit ? 'U' : 'N')
-                                    : *s == 't' ? letter_of_op(call->transa)
-                                                : letter_of_op(call->transb));
+                                    : *s == 't' ? clb_letter_of_op(call->transa)
+                                                : clb_letter_of_op(call->transb));
     }
     text[length] = '\0';
     for (const char *s = signature; *s != '\0' && (size_t)length < size; s++) {

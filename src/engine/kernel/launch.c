@@ -234,10 +234,11 @@ clb_status clb_product_launch(struct clb_queue_set *queue_set,
         order,
         CLB_ARGUMENTS(CLB_ARG(m), CLB_ARG(n), CLB_ARG(k), CLB_FACTOR(factors, alpha),
                       CLB_FACTOR(factors, beta), CLB_ARG(product->a), CLB_ARG(a_offset),
-                      CLB_ARG_IF(raw, lda), CLB_ARG(product->b), CLB_ARG(b_offset), CLB_ARG_IF(raw, ldb),
-                      CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc), CLB_ARG_IF(in_parts, part),
-                      CLB_ARG_IF(in_parts, stride), CLB_ARG_IF(direct, ldb), CLB_ARG_IF(cuts, cut->kind),
-                      CLB_ARG_IF(cuts, a_cut), CLB_ARG_IF(cuts, b_cut), CLB_ARG_IF(cuts, c_cut)));
+                      CLB_ARG_IF(raw, lda), CLB_ARG(product->b), CLB_ARG(b_offset),
+                      CLB_ARG_IF(raw, ldb), CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc),
+                      CLB_ARG_IF(in_parts, part), CLB_ARG_IF(in_parts, stride),
+                      CLB_ARG_IF(direct, ldb), CLB_ARG_IF(cuts, cut->kind), CLB_ARG_IF(cuts, a_cut),
+                      CLB_ARG_IF(cuts, b_cut), CLB_ARG_IF(cuts, c_cut)));
 }
 
 clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
