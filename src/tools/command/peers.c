@@ -22,16 +22,22 @@ static bool find_function(void *handle, const char *name, void *function)
     return address != NULL;
 }
 
-/* ---- CLBlast ------------------------------------------------------------------------------------
- */
-
+/* The peer that is open, on either device: an open queue means the shim's. */
+typedef uint64_t cuda_memory;
 static struct {
+    clb_precision precision;
     struct clb_runtime *runtime;
     struct clb_queue *queue;
-    clb_precision precision;
-    struct clb_buffer *matrix[3];
-    void (*gemm)(void);
-} clblast;
+    struct clb_buffer *buffer[3];
+    cuda_memory memory[3];
+    void (*clblast_gemm)(void);
+    void *cublas;
+    int (*cublas_create)(void **handle);
+    int (*cublas_gemm)(void *handle, int, int, int, int, int, const void *, cuda_memory, int,
+                       cuda_memory, int, const void *, cuda_memory, int);
+} use;
+
+/* ---- CLBlast --------------------------------------------------------------------------------- */
 
 static bool open_clblast(clb_precision precision, struct clb_queue_set *queue_set)
 {
@@ -39,77 +45,39 @@ static bool open_clblast(clb_precision precision, struct clb_queue_set *queue_se
     const char *const names[] = {wanted != NULL ? wanted : "libclblast.so.1", NULL};
     char gemm[] = "CLBlast?gemm";
     gemm[7] = "SDCZ"[precision];
-    clblast.runtime = queue_set->runtime;
-    clblast.queue = queue_set->queue;
-    clblast.precision = precision;
-    return find_function(open_library(names), gemm, &clblast.gemm);
-}
-
-static bool reserve_clblast(const size_t bytes[3])
-{
-    clb_status status = CLB_OK;
-    for (int i = 0; i < 3; i++) {
-        clb_buffer_put(clblast.runtime, clblast.matrix[i]);
-        clblast.matrix[i] = NULL;
-    }
-    for (int i = 0; i < 3 && status == CLB_OK; i++)
-        status = clb_buffer_get(clblast.runtime, CLB_MEMORY_DEVICE, bytes[i], &clblast.matrix[i]);
-    return status == CLB_OK;
-}
-
-static bool write_clblast(int matrix, const void *data, size_t bytes)
-{
-    return clb_queue_write_now(clblast.queue, clblast.matrix[matrix]->mem, 0, bytes, data) ==
-           CLB_OK;
+    use.runtime = queue_set->runtime;
+    use.queue = queue_set->queue;
+    use.precision = precision;
+    return find_function(open_library(names), gemm, &use.clblast_gemm);
 }
 
 enum { CLBLAST_COLUMNS = 102, CLBLAST_PLAIN = 111 };
-
-#define CLBLAST_GEMM(name, scalar)                                                                 \
-    typedef int name(int, int, int, size_t, size_t, size_t, scalar, cl_mem, size_t, size_t,        \
-                     cl_mem, size_t, size_t, scalar, cl_mem, size_t, size_t, cl_command_queue *,   \
-                     cl_event *)
-CLBLAST_GEMM(clblast_s, cl_float);
-CLBLAST_GEMM(clblast_d, cl_double);
-CLBLAST_GEMM(clblast_c, cl_float2);
-CLBLAST_GEMM(clblast_z, cl_double2);
-#undef CLBLAST_GEMM
 
 static bool multiply_clblast(size_t m, size_t n, size_t k)
 {
     const cl_float2 one_c = {{1, 0}}, zero_c = {{0, 0}};
     const cl_double2 one_z = {{1, 0}}, zero_z = {{0, 0}};
-    cl_command_queue queue = clb_queue_handle(clblast.queue);
-#define CLBLAST_CALL(type, one, zero)                                                              \
-    (((type *)clblast.gemm)(CLBLAST_COLUMNS, CLBLAST_PLAIN, CLBLAST_PLAIN, m, n, k, one,           \
-                            clblast.matrix[0]->mem, 0, m, clblast.matrix[1]->mem, 0, k, zero,      \
-                            clblast.matrix[2]->mem, 0, m, &queue, NULL) == 0)
-    switch (clblast.precision) {
+    cl_command_queue queue = clb_queue_handle(use.queue);
+#define CLBLAST_CALL(scalar, one, zero)                                                            \
+    (((int (*)(int, int, int, size_t, size_t, size_t, scalar, cl_mem, size_t, size_t, cl_mem,      \
+               size_t, size_t, scalar, cl_mem, size_t, size_t, cl_command_queue *,                 \
+               cl_event *))use.clblast_gemm)(                                                      \
+         CLBLAST_COLUMNS, CLBLAST_PLAIN, CLBLAST_PLAIN, m, n, k, one, use.buffer[0]->mem, 0, m,    \
+         use.buffer[1]->mem, 0, k, zero, use.buffer[2]->mem, 0, m, &queue, NULL) == 0)
+    switch (use.precision) {
     case CLB_S:
-        return CLBLAST_CALL(clblast_s, 1, 0);
+        return CLBLAST_CALL(cl_float, 1, 0);
     case CLB_D:
-        return CLBLAST_CALL(clblast_d, 1, 0);
+        return CLBLAST_CALL(cl_double, 1, 0);
     case CLB_C:
-        return CLBLAST_CALL(clblast_c, one_c, zero_c);
+        return CLBLAST_CALL(cl_float2, one_c, zero_c);
     default:
-        return CLBLAST_CALL(clblast_z, one_z, zero_z);
+        return CLBLAST_CALL(cl_double2, one_z, zero_z);
     }
 #undef CLBLAST_CALL
 }
 
-static bool read_clblast(void *data, size_t bytes)
-{
-    return clb_queue_read_now(clblast.queue, clblast.matrix[2]->mem, 0, bytes, data) == CLB_OK;
-}
-
-static bool finish_clblast(void)
-{
-    return clb_queue_finish(clblast.queue) == CLB_OK;
-}
-
 /* ---- cuBLAS, on CUDA's first device ---------------------------------------------------------- */
-
-typedef uint64_t cuda_memory;
 
 static struct {
     int (*initialise)(unsigned flags);
@@ -122,15 +90,6 @@ static struct {
     int (*read)(void *to, cuda_memory from, size_t bytes);
     int (*finish)(void);
 } cuda;
-
-static struct {
-    int (*create)(void **handle);
-    int (*gemm)(void *handle, int, int, int, int, int, const void *, cuda_memory, int, cuda_memory,
-                int, const void *, cuda_memory, int);
-    void *handle;
-    cuda_memory matrix[3];
-    clb_precision precision;
-} cublas;
 
 bool clb_cuda_open(void)
 {
@@ -157,58 +116,64 @@ static bool open_cublas(clb_precision precision, struct clb_queue_set *queue_set
                                         "/usr/local/cuda/lib64/libcublas.so", NULL};
     char gemm[] = "cublas?gemm_v2";
     gemm[6] = "SDCZ"[precision];
-    cublas.precision = precision;
+    use.precision = precision;
     if (!clb_cuda_open())
         return false;
     void *handle = open_library(names);
-    return find_function(handle, "cublasCreate_v2", &cublas.create) &&
-           find_function(handle, gemm, &cublas.gemm) && cublas.create(&cublas.handle) == 0;
-}
-
-static bool reserve_cublas(const size_t bytes[3])
-{
-    bool all = true;
-    for (int i = 0; i < 3; i++) {
-        all = (cublas.matrix[i] == 0 || cuda.release(cublas.matrix[i]) == 0) && all;
-        cublas.matrix[i] = 0;
-    }
-    for (int i = 0; i < 3 && all; i++)
-        all = cuda.allocate(&cublas.matrix[i], bytes[i]) == 0;
-    return all;
-}
-
-static bool write_cublas(int matrix, const void *data, size_t bytes)
-{
-    return cuda.write(cublas.matrix[matrix], data, bytes) == 0;
+    return find_function(handle, "cublasCreate_v2", &use.cublas_create) &&
+           find_function(handle, gemm, &use.cublas_gemm) && use.cublas_create(&use.cublas) == 0;
 }
 
 static bool multiply_cublas(size_t m, size_t n, size_t k)
 {
     const double one_d[2] = {1}, zero[2] = {0};
     const float one_s[2] = {1};
-    bool single = clb_precision_real_size(cublas.precision) == sizeof(float);
-    return cublas.gemm(cublas.handle, 0, 0, (int)m, (int)n, (int)k,
-                       single ? (const void *)one_s : one_d, cublas.matrix[0], (int)m,
-                       cublas.matrix[1], (int)k, zero, cublas.matrix[2], (int)m) == 0;
+    bool single = clb_precision_real_size(use.precision) == sizeof(float);
+    return use.cublas_gemm(use.cublas, 0, 0, (int)m, (int)n, (int)k,
+                           single ? (const void *)one_s : one_d, use.memory[0], (int)m,
+                           use.memory[1], (int)k, zero, use.memory[2], (int)m) == 0;
 }
 
-static bool read_cublas(void *data, size_t bytes)
+/* ---- the matrices of both -------------------------------------------------------------------- */
+
+static bool reserve(const size_t bytes[3])
 {
-    return cuda.read(data, cublas.matrix[2], bytes) == 0;
+    bool all = true;
+    for (int i = 0; i < 3; i++) {
+        clb_buffer_put(use.runtime, use.buffer[i]);
+        use.buffer[i] = NULL;
+        all = (use.memory[i] == 0 || cuda.release(use.memory[i]) == 0) && all;
+        use.memory[i] = 0;
+    }
+    for (int i = 0; i < 3 && all; i++)
+        all = use.queue != NULL ? clb_buffer_get(use.runtime, CLB_MEMORY_DEVICE, bytes[i],
+                                                 &use.buffer[i]) == CLB_OK
+                                : cuda.allocate(&use.memory[i], bytes[i]) == 0;
+    return all;
 }
 
-static bool finish_cublas(void)
+static bool write_matrix(int i, const void *data, size_t bytes)
 {
-    return cuda.finish() == 0;
+    return use.queue != NULL
+               ? clb_queue_write_now(use.queue, use.buffer[i]->mem, 0, bytes, data) == CLB_OK
+               : cuda.write(use.memory[i], data, bytes) == 0;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+static bool read_result(void *data, size_t bytes)
+{
+    return use.queue != NULL
+               ? clb_queue_read_now(use.queue, use.buffer[2]->mem, 0, bytes, data) == CLB_OK
+               : cuda.read(data, use.memory[2], bytes) == 0;
+}
+
+static bool finish(void)
+{
+    return use.queue != NULL ? clb_queue_finish(use.queue) == CLB_OK : cuda.finish() == 0;
+}
 
 static const struct clb_peer peers[] = {
-    {"clblast", true, open_clblast, reserve_clblast, write_clblast, multiply_clblast, read_clblast,
-     finish_clblast},
-    {"cublas", false, open_cublas, reserve_cublas, write_cublas, multiply_cublas, read_cublas,
-     finish_cublas},
+    {"clblast", true, open_clblast, reserve, write_matrix, multiply_clblast, read_result, finish},
+    {"cublas", false, open_cublas, reserve, write_matrix, multiply_cublas, read_result, finish},
 };
 
 const struct clb_peer *clb_peer_find(const char *name)

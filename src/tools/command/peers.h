@@ -5,7 +5,8 @@
 
 #include "engine/kernel/kernel.h"
 
-/* C = A*B, m x k times k x n, column-major without gaps; each function is false where it fails. */
+/* C = A*B, m x k times k x n, column-major without gaps; each function is false where it fails. A
+ * process uses one peer. */
 struct clb_peer {
     const char *name;
     bool on_our_device; /* `open` wants a queue set of the shim's device, otherwise NULL */
