@@ -84,32 +84,29 @@ static json_t *answer_link(void *unused)
     return json_pack("{s:f,s:f}", "up", link.up, "down", link.down);
 }
 
-/* The next libraries of which there is a profile for the device; first lines of the files of
+/* The next libraries of which there is a profile for the device: first lines of the files of
  * route/profile.c. */
 static json_t *list_profiles(const char *folder, const char *device)
 {
-    json_t *next = json_array();
+    json_t *libraries = json_array();
     DIR *files = *folder != '\0' ? opendir(folder) : NULL;
     const struct dirent *entry;
     while (files != NULL && (entry = readdir(files)) != NULL) {
-        char path[PATH_MAX], line[3][256] = {"", "", ""};
+        char path[PATH_MAX], owner[256], next[256];
         const char *ending = strrchr(entry->d_name, '.');
-        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        FILE *file = ending != NULL && strcmp(ending, ".profile") == 0 && length > 0 &&
-                             (size_t)length < sizeof path
-                         ? fopen(path, "re")
-                         : NULL;
-        for (int i = 0; i < 3 && file != NULL && fgets(line[i], sizeof line[i], file) != NULL; i++)
-            line[i][strcspn(line[i], "\n")] = '\0';
-        if (file != NULL)
-            fclose(file);
-        if (strncmp(line[1], "device: ", 8) == 0 && strncmp(line[2], "next: ", 6) == 0 &&
-            strncmp(line[1] + 8, device, strlen(device)) == 0)
-            json_array_append_new(next, json_string(line[2] + 6));
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        FILE *file = ending != NULL && strcmp(ending, ".profile") == 0 ? fopen(path, "re") : NULL;
+        if (file == NULL)
+            continue;
+        if (fscanf(file, "%*[^\n]\nversion: %*[^\n]\ndevice: %255[^\n]\nnext: %255[^\n]", owner,
+                   next) == 2 &&
+            strncmp(owner, device, strlen(device)) == 0)
+            json_array_append_new(libraries, json_string(next));
+        fclose(file);
     }
     if (files != NULL)
         closedir(files);
-    return next;
+    return libraries;
 }
 
 /* Link and profiles of the device that is taken. */
