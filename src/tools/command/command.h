@@ -45,14 +45,14 @@ const char *clb_option(char letter);
 /* Write one line to stderr, with the command's name. Returns `status`. */
 int clb_fail(int status, const char *format, ...) CLB_PRINTF(2, 3);
 
-/* The escape sequence that begins bold text or a colour, and that which ends it; both are empty
- * unless the stream is a terminal. */
-const char *clb_style(FILE *stream, const char *code);
-#define CLB_BOLD   "1"
-#define CLB_RED    "31"
-#define CLB_GREEN  "32"
-#define CLB_YELLOW "33"
-#define CLB_PLAIN  "0"
+/* The escape sequence that begins bold text or a colour, or that which ends it; "" unless the
+ * stream is a terminal. */
+const char *clb_style(FILE *stream, const char *sequence);
+#define CLB_BOLD   "\033[1m"
+#define CLB_RED    "\033[31m"
+#define CLB_GREEN  "\033[32m"
+#define CLB_YELLOW "\033[33m"
+#define CLB_PLAIN  "\033[0m"
 
 /* On a terminal, a bar on stderr with `share` of it full and a text behind; otherwise nothing. It
  * is cleared before anything else is printed. */

@@ -8,63 +8,56 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is in a file of /proc/PID, terminated; the caller frees it. Empty after a finding. */
-static char *read_proc(long pid, const char *name, size_t *size)
+/* A file of /proc/PID. NULL after a finding. */
+static FILE *open_proc(long pid, const char *name)
 {
-    char path[64], *data = NULL;
+    char path[64];
     snprintf(path, sizeof path, "/proc/%ld/%s", pid, name);
     FILE *file = fopen(path, "re");
-    *size = 0;
     if (file == NULL)
         clb_find(CLB_FOUND_BROKEN, "%s can't be read: %s", path, strerror(errno));
-    for (size_t got = file != NULL; got > 0; *size += got) {
-        data = realloc(data, *size + 65536);
-        got = fread(data + *size, 1, 65535, file);
-        data[*size + got] = '\0';
-    }
-    if (file != NULL)
-        fclose(file);
-    return data;
+    return file;
 }
 
 static bool is_privileged(long pid)
 {
-    size_t size;
-    char *data = read_proc(pid, "auxv", &size);
+    FILE *file = open_proc(pid, "auxv");
+    ElfW(auxv_t) entry;
     bool secure = false;
-    for (size_t at = 0; at + sizeof(ElfW(auxv_t)) <= size; at += sizeof(ElfW(auxv_t))) {
-        ElfW(auxv_t) entry;
-        memcpy(&entry, data + at, sizeof entry);
+    while (file != NULL && fread(&entry, sizeof entry, 1, file) == 1)
         secure = secure || (entry.a_type == AT_SECURE && entry.a_un.a_val != 0);
-    }
-    free(data);
+    if (file != NULL)
+        fclose(file);
     return secure;
+}
+
+/* The pieces of a file that end with a character, from `mark` on in each that has it, as keys. */
+static json_t *list_pieces(long pid, const char *name, char end, const char *mark)
+{
+    FILE *file = open_proc(pid, name);
+    json_t *pieces = json_object();
+    char *piece = NULL;
+    size_t capacity = 0;
+    for (ssize_t size; file != NULL && (size = getdelim(&piece, &capacity, end, file)) > 0;) {
+        piece[size - (piece[size - 1] == end)] = '\0';
+        const char *found = strstr(piece, mark);
+        if (found != NULL)
+            json_object_set_new(pieces, found, json_true());
+    }
+    free(piece);
+    if (file != NULL)
+        fclose(file);
+    return pieces;
 }
 
 static bool has_preload(long pid)
 {
-    size_t size;
-    char *data = read_proc(pid, "environ", &size);
+    json_t *variables = list_pieces(pid, "environ", '\0', "LD_PRELOAD=");
     bool found = false;
-    for (size_t at = 0; at < size; at += strlen(data + at) + 1)
-        found = found || (strncmp(data + at, "LD_PRELOAD=", 11) == 0 &&
-                          strstr(data + at, "libclblas_shim") != NULL);
-    free(data);
+    CLB_EACH_MEMBER(variable, unused, variables)
+        found = found || strstr(variable, "libclblas_shim") != NULL;
+    json_decref(variables);
     return found;
-}
-
-/* The files that a process has mapped. */
-static json_t *list_mapped(long pid)
-{
-    size_t size;
-    char *data = read_proc(pid, "maps", &size), *rest = data, *line;
-    json_t *paths = json_object();
-    while ((line = strsep(&rest, "\n")) != NULL) {
-        if (strchr(line, '/') != NULL)
-            json_object_set_new(paths, strchr(line, '/'), json_true());
-    }
-    free(data);
-    return paths;
 }
 
 static void print_paths(const char *title, const json_t *paths)
@@ -83,7 +76,7 @@ void clb_doctor_process(long pid, bool as_json)
     char exe[64], target[PATH_MAX];
     json_t *define = json_object(), *refer = json_object(); /* paths of files with names of ours */
     const char *shim = NULL;
-    json_t *paths = list_mapped(pid);
+    json_t *paths = list_pieces(pid, "maps", '\n', "/");
     snprintf(exe, sizeof exe, "/proc/%ld/exe", pid);
     ssize_t length = readlink(exe, target, sizeof target - 1);
     target[length > 0 ? length : 0] = '\0';

@@ -47,17 +47,13 @@ int clb_fail(int status, const char *format, ...)
     return status;
 }
 
-const char *clb_style(FILE *stream, const char *code)
+const char *clb_style(FILE *stream, const char *sequence)
 {
-    static char sequences[8][8];
-    static size_t next;
     const char *terminal = getenv("TERM");
-    if (!isatty(fileno(stream)) || getenv("NO_COLOR") != NULL || terminal == NULL ||
-        strcmp(terminal, "dumb") == 0)
-        return "";
-    char *sequence = sequences[next++ % CLB_COUNT_OF(sequences)];
-    snprintf(sequence, sizeof sequences[0], "\033[%sm", code);
-    return sequence;
+    return isatty(fileno(stream)) && getenv("NO_COLOR") == NULL && terminal != NULL &&
+                   strcmp(terminal, "dumb") != 0
+               ? sequence
+               : "";
 }
 
 void clb_bar_draw(double share, const char *format, ...)

@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,13 +15,11 @@ static void add_report(const char *path, void *sum)
 static int run_with_report(char **program)
 {
     char *folder = clb_make_folder();
-    struct clb_text stats = {0};
+    char stats[PATH_MAX];
     if (folder == NULL)
         return CLB_EXIT_RUN;
-    clb_text_addf(&stats, "%s/%%p.json", folder);
-    if (!stats.failed)
-        setenv("CLBLAS_SHIM_STATS", stats.data, 1);
-    clb_text_free(&stats);
+    snprintf(stats, sizeof stats, "%s/%%p.json", folder);
+    setenv("CLBLAS_SHIM_STATS", stats, 1);
     int status = clb_run_program(program);
     json_t *sum = json_object();
     clb_consume_folder(folder, add_report, sum);

@@ -148,12 +148,12 @@ json_t *clb_ask_child(json_t *(*answer)(void *argument), void *argument)
 void clb_preload(const char *library)
 {
     const char *before = getenv("LD_PRELOAD");
-    struct clb_text list = {0};
-    clb_text_addf(&list, "%s%s%s", library, before != NULL && *before != '\0' ? ":" : "",
-                  before != NULL ? before : "");
-    if (!list.failed)
-        setenv("LD_PRELOAD", list.data, 1);
-    clb_text_free(&list);
+    const bool any = before != NULL && *before != '\0';
+    char *list;
+    if (asprintf(&list, "%s%s%s", library, any ? ":" : "", any ? before : "") < 0)
+        return;
+    setenv("LD_PRELOAD", list, 1);
+    free(list);
 }
 
 /* The terminal sends its signals to both processes, so only those of other processes are passed on.
@@ -200,30 +200,24 @@ int clb_run_program(char **program)
 char *clb_make_folder(void)
 {
     const char *where = getenv("TMPDIR");
-    struct clb_text folder = {0};
-    clb_text_addf(&folder, "%s/clblas-shim-XXXXXX",
-                  where != NULL && *where != '\0' ? where : "/tmp");
-    if (!folder.failed && mkdtemp(folder.data) != NULL)
-        return folder.data;
-    clb_fail(0, "can't make a folder %s: %s", folder.failed ? "" : folder.data, strerror(errno));
-    clb_text_free(&folder);
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s/clblas-shim-XXXXXX",
+             where != NULL && *where != '\0' ? where : "/tmp");
+    if (mkdtemp(folder) != NULL)
+        return strdup(folder);
+    clb_fail(0, "can't make a folder %s: %s", folder, strerror(errno));
     return NULL;
-}
-
-static int is_plain_name(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.';
 }
 
 void clb_consume_folder(const char *folder, void (*visit)(const char *path, void *argument),
                         void *argument)
 {
     struct dirent **entries = NULL;
-    int found = scandir(folder, &entries, is_plain_name, alphasort);
+    int found = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < found; i++) {
         char path[PATH_MAX];
-        int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-        if (length > 0 && (size_t)length < sizeof path) {
+        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        if (entries[i]->d_name[0] != '.') {
             visit(path, argument);
             unlink(path);
         }
