@@ -11,20 +11,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 bool clb_name_is_ours(const char *name)
 {
-    static const char *sorted[CLB_SYMBOLS];
-    if (sorted[0] == NULL) {
+    static json_t *names;
+    if (names == NULL) {
+        names = json_object();
         for (size_t i = 0; i < CLB_SYMBOLS; i++)
-            sorted[i] = clb_symbols[i].next.name;
-        qsort(sorted, CLB_SYMBOLS, sizeof *sorted, compare_texts);
+            json_object_set_new(names, clb_symbols[i].next.name, json_true());
     }
-    return bsearch(&name, sorted, CLB_SYMBOLS, sizeof *sorted, compare_texts) != NULL;
+    return json_object_get(names, name) != NULL;
 }
 
 /* A file in memory. All offsets come from the file and are checked against its size. */
