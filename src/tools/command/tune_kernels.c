@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define RATE_ON_CPU 1024 /* the order of the product */
@@ -25,11 +26,18 @@ struct candidate {
     bool chosen; /* the values count; otherwise the library's choice */
 };
 
+/* What the last child has found, in memory that it shares; the rate is set last. */
+static struct answer {
+    char class[32];
+    struct clb_gemm_tuning tuning;
+    double rate; /* operations per second */
+} * answer;
+
 static struct search {
     const struct clb_tune_space *space;
     struct candidate start, now;
     char class[32];
-    double rate;  /* of `now`, operations per second */
+    double rate;  /* of `now` */
     json_t *seen; /* sets of values that were tried, as keys */
     size_t tried, failed;
     double begun, end;
@@ -65,13 +73,11 @@ static void choose_values(const struct candidate *candidate)
     clb_text_free(&list);
 }
 
-/* In a child: {rate, class, family, threshold, smallest, values}. */
 static json_t *answer_rate(void *argument)
 {
     const struct candidate *candidate = argument;
     struct clb_measure measure;
     const struct clb_gemm_variant *variant;
-    json_t *values = json_array();
     signal(SIGALRM, SIG_DFL);
     alarm(PATIENCE);
     if (candidate->chosen)
@@ -81,32 +87,28 @@ static json_t *answer_rate(void *argument)
         clb_gemm_variant_get(measure.runtime, candidate->precision, &variant) != CLB_OK)
         return json_object();
     const struct clb_device *device = &measure.runtime->device;
-    const double rate = clb_measure_product_rate(
+    snprintf(answer->class, sizeof answer->class, "%s", clb_tuning_class(device));
+    answer->tuning = variant->tuning;
+    answer->rate = clb_measure_product_rate(
         &measure, device->type == CL_DEVICE_TYPE_CPU ? RATE_ON_CPU : RATE_ON_GPU);
-    for (int i = 0; i < CLB_PARAMS; i++)
-        json_array_append_new(values, json_integer((json_int_t)variant->tuning.value[i]));
-    return json_pack("{s:f,s:s,s:i,s:f,s:I,s:o}", "rate", rate, "class", clb_tuning_class(device),
-                     "family", (int)variant->tuning.family, "threshold", variant->tuning.threshold,
-                     "smallest", (json_int_t)variant->tuning.smallest, "values", values);
+    return json_object();
 }
 
 /* Operations per second; 0: it was not built, is wrong, crashed or hung, or is another row after
  * all, because the library has refused this one. */
-static double rate_of(const struct candidate *candidate)
+static double rate_of(struct candidate *candidate)
 {
-    json_t *answer = clb_ask_child(answer_rate, (void *)(uintptr_t)candidate);
-    const json_t *values = json_object_get(answer, "values");
-    double rate = clb_number_of(answer, "rate");
-    for (size_t i = 0; i < search.space->count; i++) {
+    *answer = (struct answer){.rate = 0};
+    json_decref(clb_ask_child(answer_rate, candidate));
+    double rate = answer->rate;
+    for (size_t i = 0; candidate->chosen && i < search.space->count; i++) {
         const clb_param param = search.space->axes[i].param;
-        const size_t got = (size_t)json_integer_value(json_array_get(values, param));
         const size_t wanted = candidate->tuning.value[param];
-        if (wanted > 0 && got != wanted)
+        if (wanted > 0 && answer->tuning.value[param] != wanted)
             rate = 0;
     }
-    json_decref(answer);
-    search.tried++;
-    search.failed += rate <= 0;
+    search.tried += candidate->chosen;
+    search.failed += candidate->chosen && rate <= 0;
     return rate;
 }
 
@@ -114,24 +116,19 @@ static double rate_of(const struct candidate *candidate)
 static bool find_start(clb_precision precision)
 {
     struct candidate *start = &search.start;
+    answer = mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     *start = (struct candidate){.precision = precision};
-    json_t *answer = clb_ask_child(answer_rate, start);
-    const json_t *values = json_object_get(answer, "values");
-    start->tuning.family = (clb_family)json_integer_value(json_object_get(answer, "family"));
-    start->tuning.threshold = clb_number_of(answer, "threshold");
-    start->tuning.smallest = (size_t)json_integer_value(json_object_get(answer, "smallest"));
-    for (size_t i = 0; i < CLB_PARAMS; i++)
-        start->tuning.value[i] = (size_t)json_integer_value(json_array_get(values, i));
-    const char *class = json_string_value(json_object_get(answer, "class"));
-    snprintf(search.class, sizeof search.class, "%s", class != NULL ? class : "");
-    search.rate = clb_number_of(answer, "rate");
-    search.space = clb_tune_space_of(start->tuning.family);
-    start->chosen = true;
-    search.now = *start;
-    json_decref(answer);
-    if (values == NULL || !(search.rate > 0))
+    search.rate = answer != MAP_FAILED ? rate_of(start) : 0;
+    if (!(search.rate > 0)) {
         clb_fail(0, "the device's own kernels can't be measured in this precision");
-    return values != NULL && search.rate > 0;
+        return false;
+    }
+    start->tuning = answer->tuning;
+    start->chosen = true;
+    search.space = clb_tune_space_of(start->tuning.family);
+    search.now = *start;
+    memcpy(search.class, answer->class, sizeof search.class);
+    return true;
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
