@@ -14,22 +14,11 @@ enum { MATRICES = 3 };
 /* Of a workspace: what the shim or LAPACK asks for at most. */
 #define WORK_COLUMNS 256
 
-/* Memory is kept from case to case. Its first `filled` bytes are the random block's of `real`; a
- * call's matrix has the first `used` ones. */
+/* Memory is kept from case to case. Its first `filled` bytes are the random block's of `real`. */
 static struct arena {
     char *data;
-    size_t bytes, used, filled, real;
-} arenas[MATRICES], pristine, workspace, pivots, taus;
-
-static char *get_memory(size_t bytes)
-{
-    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) {
-        fputs("out of memory\n", stderr);
-        exit(EXIT_FAILURE);
-    }
-    return data;
-}
+    size_t bytes, filled, real;
+} arenas[MATRICES], workspace, pivots, taus;
 
 static void make_room(struct arena *arena, size_t bytes)
 {
@@ -37,7 +26,11 @@ static void make_room(struct arena *arena, size_t bytes)
         return;
     if (arena->data != NULL)
         munmap(arena->data, arena->bytes);
-    arena->data = get_memory(bytes);
+    arena->data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (arena->data == MAP_FAILED) {
+        fputs("out of memory\n", stderr);
+        exit(EXIT_FAILURE);
+    }
     arena->bytes = bytes;
     arena->filled = 0;
 }
@@ -50,33 +43,21 @@ static void make_room(struct arena *arena, size_t bytes)
 /* Small numbers, so that triangles with a diagonal of ones are well conditioned. */
 static const char *random_block(size_t real)
 {
-    static char *blocks[2];
-    char **block = &blocks[real == sizeof(double)];
+    static struct arena blocks[2];
+    struct arena *block = &blocks[real == sizeof(double)];
     uint32_t state = 1;
-    if (*block != NULL)
-        return *block;
-    *block = get_memory(BLOCK);
+    if (block->data != NULL)
+        return block->data;
+    make_room(block, BLOCK);
     for (size_t i = 0; i < BLOCK / real; i++) {
         state = state * 1664525 + 1013904223;
         const double value = ((double)state - 0x1p31) * 0x1p-46;
         if (real == sizeof(double))
-            ((double *)(void *)*block)[i] = value;
+            ((double *)(void *)block->data)[i] = value;
         else
-            ((float *)(void *)*block)[i] = (float)value;
+            ((float *)(void *)block->data)[i] = (float)value;
     }
-    return *block;
-}
-
-static void fill(struct arena *arena, size_t bytes, size_t real)
-{
-    const char *block = random_block(real);
-    size_t at = arena->real == real ? arena->filled : 0;
-    for (size_t part; at < bytes; at += part) {
-        part = clb_min(BLOCK - at % BLOCK, bytes - at);
-        memcpy(arena->data + at, block + at % BLOCK, part);
-    }
-    arena->real = real;
-    arena->filled = at;
+    return block->data;
 }
 
 static void put(double value, char *data, size_t count, size_t step, clb_precision precision)
@@ -96,6 +77,28 @@ static bool needs_diagonal(const struct clb_call *call)
            call->kind == CLB_KIND_getri;
 }
 
+/* The contents of matrix `i`, of which only what is not there already is copied. The call may
+ * change what it writes. */
+static void fill(const struct clb_call *call, int i, const struct clb_shape *shape)
+{
+    const size_t size = clb_precision_size(call->precision),
+                 real = clb_precision_real_size(call->precision), rows = clb_max(shape->rows, 1),
+                 bytes = rows * clb_max(shape->cols, 1) * size;
+    struct arena *arena = &arenas[i];
+    const char *block = random_block(real);
+    size_t at = arena->real == real ? arena->filled : 0;
+    for (size_t part; at < bytes; at += part) {
+        part = clb_min(BLOCK - at % BLOCK, bytes - at);
+        memcpy(arena->data + at, block + at % BLOCK, part);
+    }
+    arena->real = real;
+    arena->filled = shape->written ? 0 : at;
+    if (i == 0 && needs_diagonal(call)) {
+        put(1, arena->data, clb_min(rows, shape->cols), (rows + 1) * size, call->precision);
+        arena->filled = 0;
+    }
+}
+
 /* ---- a call ---------------------------------------------------------------------------------- */
 
 static size_t largest_size(const struct clb_call *call)
@@ -110,26 +113,16 @@ static size_t largest_size(const struct clb_call *call)
 static void make_operands(struct clb_call *call, bool ilp64)
 {
     const clb_precision precision = call->precision;
-    const size_t size = clb_precision_size(precision), real = clb_precision_real_size(precision);
-    const size_t most = largest_size(call);
+    const size_t size = clb_precision_size(precision), most = largest_size(call);
     for (int i = 0; i < MATRICES; i++) {
         struct clb_shape shape;
-        struct arena *arena = &arenas[i];
         if (!clb_call_shape(call, (char)('A' + i), &shape))
             continue;
         const size_t rows = clb_max(shape.rows, 1);
-        const size_t bytes = rows * clb_max(shape.cols, 1) * size;
-        make_room(arena, bytes);
-        fill(arena, bytes, real);
-        arena->used = bytes;
-        if (shape.written)
-            arena->filled = 0;
+        make_room(&arenas[i], rows * clb_max(shape.cols, 1) * size);
+        fill(call, i, &shape);
         *(i == 0 ? &call->lda : i == 1 ? &call->ldb : &call->ldc) = rows;
-        *(i == 0 ? &call->a : i == 1 ? &call->b : &call->c) = arena->data;
-        if (i == 0 && needs_diagonal(call)) {
-            put(1, arena->data, clb_min(rows, shape.cols), (rows + 1) * size, precision);
-            arena->filled = 0;
-        }
+        *(i == 0 ? &call->a : i == 1 ? &call->b : &call->c) = arenas[i].data;
     }
     call->lwork = (int64_t)(WORK_COLUMNS * most);
     make_room(&workspace, WORK_COLUMNS * most * size);
@@ -146,12 +139,15 @@ static void make_operands(struct clb_call *call, bool ilp64)
     put(2, taus.data, most, size, precision);
 }
 
-/* Products leave nothing behind that the next call reads. */
-static bool is_overwritten(const struct clb_call *call, int i)
+/* What the call before has overwritten. Products leave nothing behind that the next one reads. */
+static void fill_again(const struct clb_call *call)
 {
-    struct clb_shape shape;
-    return clb_call_shape(call, (char)('A' + i), &shape) && shape.written &&
-           !(i == 2 && clb_signature_has(call, '+'));
+    for (int i = 0; i < MATRICES; i++) {
+        struct clb_shape shape;
+        if (clb_call_shape(call, (char)('A' + i), &shape) && shape.written &&
+            !(i == 2 && clb_signature_has(call, '+')))
+            fill(call, i, &shape);
+    }
 }
 
 static int compare(const void *a, const void *b)
@@ -183,19 +179,12 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
 {
     static double seconds[CLB_TRIAL_CALLS], cpu[CLB_TRIAL_CALLS];
     make_operands(call, target->ilp64);
-    int saved = 0;
-    while (saved < MATRICES && !is_overwritten(call, saved))
-        saved++;
-    const size_t bytes = saved < MATRICES ? arenas[saved].used : 0;
-    make_room(&pristine, bytes + 1);
-    if (saved < MATRICES)
-        memcpy(pristine.data, arenas[saved].data, bytes);
     calls = clb_min(clb_max(calls, 1), CLB_TRIAL_CALLS);
     const double end = clb_now() + limit;
     size_t done = 0;
     for (size_t i = 0; done < calls && (i <= uncounted || clb_now() < end); i++) {
-        if (saved < MATRICES && i > 0)
-            memcpy(arenas[saved].data, pristine.data, bytes);
+        if (i > 0)
+            fill_again(call);
         const double cpu_begin = clb_cpu_now(), begin = clb_now();
         clb_next_call(target, CLB_ABI_FORTRAN, call);
         seconds[done] = clb_now() - begin;
