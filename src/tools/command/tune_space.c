@@ -9,12 +9,10 @@
 /* Local memory of a work-group that large tiles are worth a try with: compute capability 9.0. */
 #define LOCAL_MAX ((size_t)227 * 1024)
 
+#define VALUES(...) ((const size_t[]){__VA_ARGS__})
 #define AXIS(id, ...)                                                                              \
     {                                                                                              \
-        CLB_PARAM_##id, sizeof((const size_t[]){__VA_ARGS__}) / sizeof(size_t), (const size_t[])   \
-        {                                                                                          \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
+        CLB_PARAM_##id, CLB_COUNT_OF(VALUES(__VA_ARGS__)), VALUES(__VA_ARGS__)                     \
     }
 
 /* Round a value up to a multiple of another one. */
@@ -96,16 +94,14 @@ static void portable_repair(size_t *value)
 
 static bool portable_sensible(const size_t *value, size_t real)
 {
-    size_t mr = value[CLB_PARAM_MR], nr = value[CLB_PARAM_NR], ku = value[CLB_PARAM_KU];
-    size_t wm = value[CLB_PARAM_WM], wn = value[CLB_PARAM_WN], vw = value[CLB_PARAM_VW];
-    size_t unroll = value[CLB_PARAM_UNROLL];
-    if (wm == 0 || wn == 0 || vw == 0 || mr % wm != 0 || nr % wn != 0 || wm % vw != 0 ||
-        wn % vw != 0 || (unroll != 0 && ku % unroll != 0))
-        return false;
-    size_t group = mr / wm * (nr / wn);
-    bool whole = mr * ku % (group * vw) == 0 && nr * ku % (group * vw) == 0;
-    return group >= 32 && group <= 1024 && whole && vw * real <= 16 && wm * wn * real <= 640 &&
-           fits(value, real);
+    /* The family's own condition on any device. */
+    static const struct clb_device device = {
+        .vendor = CLB_VENDOR_NVIDIA, .max_group = 1024, .local_memory = LOCAL_MAX};
+    const struct clb_gemm_family *family = clb_gemm_family_get(CLB_FAMILY_PORTABLE);
+    const size_t unroll = value[CLB_PARAM_UNROLL];
+    return family->fits(family, value, &device, real) && clb_gemm_group(family, value) >= 32 &&
+           (unroll == 0 || value[CLB_PARAM_KU] % unroll == 0) && value[CLB_PARAM_VW] * real <= 16 &&
+           value[CLB_PARAM_WM] * value[CLB_PARAM_WN] * real <= 640 && fits(value, real);
 }
 
 /* ---- nv-dmma ---- */
