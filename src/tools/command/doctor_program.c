@@ -201,39 +201,27 @@ static void print_bindings(const struct results *results)
 
 /* ---- what became of its calls ---------------------------------------------------------------- */
 
-/* Of all routines together. */
-struct sums {
-    double calls, device, flops, seconds;
-    double product_flops, product_seconds; /* of matrix products alone, on the device */
-    double predicted, saved;               /* calls that were, and the seconds that they save */
-    char reason[64];                       /* for which most calls were declined */
-};
-
-static struct sums sum_report(const json_t *report)
+/* The rows of all routines added up, with the sums of products that ran on the device besides, and
+ * the `reason` for which most calls were declined. */
+static json_t *sum_report(const json_t *report)
 {
     json_t *all = clb_report_total(report);
-    struct sums sums = {.calls = clb_number_of(all, "calls"),
-                        .device = clb_number_of(all, "device"),
-                        .flops = clb_number_of(all, "flops_device"),
-                        .seconds = clb_number_of(all, "seconds_device"),
-                        .predicted = clb_number_of(all, "predicted"),
-                        .saved = clb_number_of(all, "predicted_next") -
-                                 clb_number_of(all, "predicted_device")};
+    double flops = 0, seconds = 0, most = 0;
     CLB_EACH_MEMBER(name, row, json_object_get(report, "routines")) {
         const bool product = strstr(name, "gemm") != NULL;
-        sums.product_flops += product ? clb_number_of(row, "flops_device") : 0;
-        sums.product_seconds += product ? clb_number_of(row, "seconds_device") : 0;
+        flops += product ? clb_number_of(row, "flops_device") : 0;
+        seconds += product ? clb_number_of(row, "seconds_device") : 0;
     }
-    double most = 0;
+    json_object_set_new(all, "product_flops", json_real(flops));
+    json_object_set_new(all, "product_seconds", json_real(seconds));
     CLB_EACH_MEMBER(name, count, json_object_get(all, "declined")) {
-        if (json_number_value(count) <= most || strcmp(name, "query") == 0 ||
-            strcmp(name, "quick") == 0)
-            continue;
-        most = json_number_value(count);
-        snprintf(sums.reason, sizeof sums.reason, "%s", name);
+        if (json_number_value(count) > most && strcmp(name, "query") != 0 &&
+            strcmp(name, "quick") != 0) {
+            most = json_number_value(count);
+            json_object_set_new(all, "reason", json_string(name));
+        }
     }
-    json_decref(all);
-    return sums;
+    return all;
 }
 
 /* How many sets of kernels are compiled. */
@@ -269,68 +257,70 @@ static const char *find_setting(void)
 
 /* What the calls on the device save, in seconds: as the library has predicted, or by the rate of
  * the next BLAS. */
-static double estimate_saved(const struct sums *sums, const json_t *next)
+static double estimate_saved(const json_t *all, const json_t *next)
 {
-    double rate = clb_number_of(next, "flops");
-    if (sums->predicted > 0)
-        return sums->saved;
-    return rate > 0 ? sums->flops / rate - sums->seconds : 0;
+    const double rate = clb_number_of(next, "flops");
+    if (clb_number_of(all, "predicted") > 0)
+        return clb_number_of(all, "predicted_next") - clb_number_of(all, "predicted_device");
+    return rate > 0
+               ? clb_number_of(all, "flops_device") / rate - clb_number_of(all, "seconds_device")
+               : 0;
 }
 
 /* The verdict of a program that works: which mode it is of, and what the default mode would do. */
-static void say_works(const struct sums *sums, const json_t *next, double saved)
+static void say_works(const json_t *all, const json_t *next, double saved)
 {
     const char *setting = find_setting();
-    struct clb_text text = {0};
-    clb_text_addf(
-        &text, "%.0f of %.0f calls ran on the device, at %.1f GFLOP/s; the next BLAS does %.1f",
-        sums->device, sums->calls, sums->seconds > 0 ? 1e-9 * sums->flops / sums->seconds : 0,
-        1e-9 * clb_number_of(next, "flops"));
+    const double seconds = clb_number_of(all, "seconds_device");
+    char mode[256];
     if (setting != NULL)
-        clb_text_addf(&text,
-                      " (with %s; without it only calls that are expected to gain run there)",
-                      setting);
+        snprintf(mode, sizeof mode,
+                 "with %s; without it only calls that are expected to gain run there", setting);
     else
-        clb_text_addf(&text,
-                      " (the device was started at once; by default it is started when calls have "
-                      "saved %.2f s, and these save about %.2f s)",
-                      clb_number_of(next, "start"), saved);
-    clb_find_works("%s", text.failed ? "" : text.data);
-    clb_text_free(&text);
+        snprintf(mode, sizeof mode,
+                 "the device was started at once; by default it is started when calls have "
+                 "saved %.2f s, and these save about %.2f s",
+                 clb_number_of(next, "start"), saved);
+    clb_find_works(
+        "%.0f of %.0f calls ran on the device, at %.1f GFLOP/s; the next BLAS does %.1f (%s)",
+        clb_number_of(all, "device"), clb_number_of(all, "calls"),
+        seconds > 0 ? 1e-9 * clb_number_of(all, "flops_device") / seconds : 0,
+        1e-9 * clb_number_of(next, "flops"), mode);
 }
 
 static void judge_report(const struct results *results, const json_t *next, const json_t *devices)
 {
-    const struct sums sums = sum_report(results->report);
+    json_t *all = sum_report(results->report);
     const double rate = clb_number_of(next, "flops"), start = clb_number_of(next, "start"),
-                 saved = estimate_saved(&sums, next);
-    bool same_cpu = clb_doctor_taken_is_cpu(devices) && clb_is_true(next, "optimised");
-    bool slow = sums.product_seconds > 0 && sums.product_flops < 0.9 * rate * sums.product_seconds;
-    if (json_object_size(results->report) == 0)
-        return;
-    say_works(&sums, next, saved);
-    if (sums.device == 0)
+                 saved = estimate_saved(all, next), device = clb_number_of(all, "device"),
+                 flops = clb_number_of(all, "product_flops"),
+                 seconds = clb_number_of(all, "product_seconds");
+    const bool same_cpu = clb_doctor_taken_is_cpu(devices) && clb_is_true(next, "optimised"),
+               slow = seconds > 0 && flops < 0.9 * rate * seconds;
+    say_works(all, next, saved);
+    if (device == 0)
         clb_find(CLB_FOUND_NO_GAIN,
                  "no call ran on the device%s: most were declined as \"%s\" (docs/report.md "
                  "explains the reasons)",
-                 same_cpu ? ", which is the same CPU as the next BLAS" : "", sums.reason);
+                 same_cpu ? ", which is the same CPU as the next BLAS" : "",
+                 clb_text_of(all, "reason"));
     else if (slow && has_compiled(devices))
         clb_find(CLB_FOUND_NOTE,
                  "kernels were compiled in this run, so that its times tell nothing: once more");
     else if (slow && same_cpu)
         clb_find(CLB_FOUND_NO_GAIN, "the device and the next BLAS are the same CPU");
     else if (find_setting() == NULL && saved < start)
-        clb_find(
-            CLB_FOUND_NO_GAIN,
-            "by default none of its calls would run on the device: they save about %.2f s, and "
-            "a start takes %.2f s (%.0f of %.0f ran there now, because doctor starts the "
-            "device at once)",
-            fmax(saved, 0), start, sums.device, sums.calls);
+        clb_find(CLB_FOUND_NO_GAIN,
+                 "by default none of its calls would run on the device: they save about %.2f s, "
+                 "and a start takes %.2f s (%.0f of %.0f ran there now, because doctor starts the "
+                 "device at once)",
+                 fmax(saved, 0), start, device, clb_number_of(all, "calls"));
     else if (slow)
         clb_find(CLB_FOUND_NO_GAIN,
                  "the device did %.1f GFLOP/s in products of this program, and the next BLAS does "
                  "%.1f: the calls are small, or the device is slow",
-                 1e-9 * sums.product_flops / sums.product_seconds, 1e-9 * rate);
+                 1e-9 * flops / seconds, 1e-9 * rate);
+    json_decref(all);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -352,7 +342,8 @@ int clb_doctor_program(char **program, const json_t *devices, json_t *result, bo
     CLB_EACH(next, list)
         clb_doctor_next(next, devices, true, as_json);
     judge_bindings(&results, path);
-    judge_report(&results, best, devices);
+    if (json_object_size(results.report) > 0)
+        judge_report(&results, best, devices);
     if (!as_json) {
         print_bindings(&results);
         if (json_object_size(results.report) > 0) {
