@@ -337,10 +337,12 @@ int clb_command_bench(int argc, char **argv)
     if (first < argc)
         bench.routine_count = 0;
     for (int i = first; i < argc; i++) {
-        clb_routine routine = clb_find_routine(argv[i]);
+        int routine = 0;
+        while (routine < CLB_ROUTINES && !clb_is_named(argv[i], clb_routines[routine].name))
+            routine++;
         if (routine == CLB_ROUTINES)
             return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
-        bench.routines[bench.routine_count++] = routine;
+        bench.routines[bench.routine_count++] = (clb_routine)routine;
     }
     json_t *result = from != NULL ? clb_result_load(from, "rows") : measure_all(&bench, &complete);
     if (result == NULL)

@@ -12,14 +12,11 @@
 #define MOST_CALLS  15
 #define LONG_ENOUGH 0.5
 
-clb_routine clb_find_routine(const char *name)
+bool clb_is_named(const char *text, const char *name)
 {
-    size_t length = strlen(name), i = 0;
-    length -= length > 0 && name[length - 1] == '_';
-    while (i < CLB_ROUTINES && (strlen(clb_routines[i].name) != length ||
-                                strncmp(clb_routines[i].name, name, length) != 0))
-        i++;
-    return (clb_routine)i;
+    const size_t length = strlen(name);
+    return strncmp(text, name, length) == 0 &&
+           (text[length] == '\0' || strcmp(text + length, "_") == 0);
 }
 
 double clb_call_flops(clb_routine routine, size_t n)

@@ -67,8 +67,8 @@ json_t *clb_library_report(const char *library);
  * computed it. Empty where the library has no such routine, NULL where the child has died. */
 json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *sizes, size_t count);
 
-/* The routine of this name, with or without an underscore; CLB_ROUTINES: none. */
-clb_routine clb_find_routine(const char *name);
+/* Whether a text is this name of a routine, with or without an underscore. */
+bool clb_is_named(const char *text, const char *name);
 
 /* ---- peer_times.c: other libraries for products on a device ---------------------------------- */
 

@@ -1,7 +1,5 @@
 /* clblas-shim warm: the helper process compiles and checks what programs will need. */
-#include "command.h"
-#include "blas/blas.h"
-#include "engine/kernel/kernel.h"
+#include "measure.h"
 #include "engine/ocl/helper.h"
 
 #include <stdlib.h>
@@ -39,24 +37,16 @@ static unsigned find_steps(clb_kind kind)
     }
 }
 
-/* Whether a name is "dgemm", "gemm" or "dgemm_". */
-static bool is_named(const char *name, const struct clb_routine_info *info)
-{
-    size_t length = strlen(name);
-    length -= length > 0 && name[length - 1] == '_';
-    return (length == strlen(info->name) && strncmp(name, info->name, length) == 0) ||
-           (length == strlen(info->stem) && strncmp(name, info->stem, length) == 0);
-}
-
-/* Add the steps of a routine; false for another name. */
+/* Add the steps of a routine, "dgemm" or "gemm" for all precisions; false for another name. */
 static bool add_routine(unsigned steps[CLB_PRECISIONS], const char *name)
 {
     bool found = false;
     for (size_t i = 0; i < CLB_ROUTINES; i++) {
         const struct clb_routine_info *info = &clb_routines[i];
-        if (is_named(name, info))
-            steps[info->precision] |= find_steps(info->kind);
-        found = found || is_named(name, info);
+        if (!clb_is_named(name, info->name) && !clb_is_named(name, info->stem))
+            continue;
+        steps[info->precision] |= find_steps(info->kind);
+        found = true;
     }
     return found;
 }
