@@ -17,8 +17,11 @@
 
 struct product {
     const struct clb_peer *peer;
+    clb_routine routine;
+    const size_t *sizes;
+    size_t count;
     bool resident;
-    size_t n, bytes;
+    size_t n, bytes; /* of the size that is timed now */
     void *matrix[3];
 };
 
@@ -33,10 +36,11 @@ static clb_status run_product(void *argument)
     return good ? CLB_OK : CLB_ERR_OPENCL;
 }
 
-static bool is_right(const struct product *x, clb_routine routine)
+static bool is_right(const struct product *x)
 {
     const struct clb_before before[CLB_CALL_MATRICES] = {{NULL, 0}};
-    struct clb_call call = clb_trial_make(routine, (int64_t)x->n, (int64_t)x->n, (int64_t)x->n, 0);
+    struct clb_call call =
+        clb_trial_make(x->routine, (int64_t)x->n, (int64_t)x->n, (int64_t)x->n, 0);
     struct clb_verdict verdict;
     call.a = x->matrix[0];
     call.b = x->matrix[1];
@@ -46,25 +50,26 @@ static bool is_right(const struct product *x, clb_routine routine)
            verdict.failed == NULL;
 }
 
-static bool open_product(struct product *x, clb_precision precision)
+static bool open_product(struct product *x)
 {
     uint64_t state = 1;
     bool good = x->peer->reserve((const size_t[3]){x->bytes, x->bytes, x->bytes});
-    for (int i = 0; i < 3 && good; i++) {
-        x->matrix[i] = clb_measure_random(precision, x->n * x->n, &state);
-        good = x->matrix[i] != NULL && (i == 2 || x->peer->write(i, x->matrix[i], x->bytes));
+    for (int i = 0; i < 3; i++) {
+        x->matrix[i] = clb_measure_random(clb_routines[x->routine].precision, x->n * x->n, &state);
+        good =
+            good && x->matrix[i] != NULL && (i == 2 || x->peer->write(i, x->matrix[i], x->bytes));
     }
     return good;
 }
 
 /* Seconds, NAN where it fails or is wrong. */
-static double time_product(struct product *x, clb_routine routine)
+static double time_product(struct product *x)
 {
     double seconds = NAN;
     /* The first one may compile kernels, however long that takes. */
-    if (open_product(x, clb_routines[routine].precision) && run_product(x) == CLB_OK)
+    if (open_product(x) && run_product(x) == CLB_OK)
         seconds = clb_measure_seconds(run_product, x, false);
-    if (isfinite(seconds) && !(x->peer->read(x->matrix[2], x->bytes) && is_right(x, routine))) {
+    if (isfinite(seconds) && !(x->peer->read(x->matrix[2], x->bytes) && is_right(x))) {
         clb_fail(0, "%s multiplies wrong matrices of order %zu", x->peer->name, x->n);
         seconds = NAN;
     }
@@ -73,37 +78,27 @@ static double time_product(struct product *x, clb_routine routine)
     return seconds;
 }
 
-struct request {
-    const struct clb_peer *peer;
-    clb_routine routine;
-    const size_t *sizes;
-    size_t count;
-    bool resident;
-};
-
 static json_t *answer_product(void *argument)
 {
-    const struct request *request = argument;
-    const clb_precision precision = clb_routines[request->routine].precision;
+    struct product *x = argument;
+    const clb_precision precision = clb_routines[x->routine].precision;
     json_t *rows = json_array();
-    unsetenv("LD_PRELOAD");
-    double last = 0;
-    size_t before = 1;
+    double last = 0, before = 1;
     struct clb_measure measure = {0};
-    if ((request->peer->on_our_device && !clb_measure_start(&measure, precision)) ||
-        !request->peer->open(precision, measure.queue_set))
+    unsetenv("LD_PRELOAD");
+    if ((x->peer->on_our_device && !clb_measure_start(&measure, precision)) ||
+        !x->peer->open(precision, measure.queue_set))
         return rows;
-    for (size_t i = 0; i < request->count; i++) {
-        size_t n = request->sizes[i];
-        struct product x = {.peer = request->peer, .resident = request->resident, .n = n};
-        x.bytes = n * n * clb_precision_size(precision);
-        if (!(last * pow((double)n / (double)before, 3) < LONG_CALL))
+    for (size_t i = 0; i < x->count; i++) {
+        x->n = x->sizes[i];
+        x->bytes = x->n * x->n * clb_precision_size(precision);
+        if (!(last * pow((double)x->n / before, 3) < LONG_CALL))
             break;
-        last = time_product(&x, request->routine);
-        before = n;
+        last = time_product(x);
+        before = (double)x->n;
         if (isfinite(last))
             json_array_append_new(rows,
-                                  json_pack("{s:I,s:f}", "n", (json_int_t)n, "seconds", last));
+                                  json_pack("{s:I,s:f}", "n", (json_int_t)x->n, "seconds", last));
     }
     return rows;
 }
@@ -138,7 +133,7 @@ static json_t *time_nvblas(clb_routine routine, const size_t *sizes, size_t coun
     json_t *gpu = clb_ask_child(answer_cuda, NULL), *rows = json_array();
     const bool is_set = getenv("NVBLAS_CONFIG_FILE") != NULL;
     const int file = json_is_array(gpu) && !is_set ? make_nvblas_settings() : -1;
-    bool ready = json_is_array(gpu) && (is_set || file >= 0);
+    const bool ready = json_is_array(gpu) && (is_set || file >= 0);
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file); /* children inherit it */
     json_decref(gpu);
@@ -161,8 +156,8 @@ json_t *clb_time_peer(const char *name, clb_routine routine, const size_t *sizes
 {
     if (strcmp(name, "nvblas") == 0)
         return resident ? json_array() : time_nvblas(routine, sizes, count);
-    struct request request = {clb_peer_find(name), routine, sizes, count, resident};
-    if (request.peer == NULL || strcmp(clb_routines[routine].stem, "gemm") != 0)
+    struct product product = {clb_peer_find(name), routine, sizes, count, resident, .n = 0};
+    if (product.peer == NULL || strcmp(clb_routines[routine].stem, "gemm") != 0)
         return json_array();
-    return clb_ask_child(answer_product, &request);
+    return clb_ask_child(answer_product, &product);
 }
