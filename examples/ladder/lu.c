@@ -75,7 +75,7 @@ static clb_status run_sequential(void *argument)
 /* A kernel with the arguments n, k, [first,] a, [pivots]. */
 struct step {
     const char *kernel;
-    size_t k, first, columns, rows, local[2];
+    size_t k, columns, rows, local[2], first;
     bool has_first, has_pivots;
 };
 
@@ -119,13 +119,8 @@ static clb_status run_naive(void *argument)
     size_t n = lu->ladder->n;
     clb_status status = send_matrix(lu);
     for (size_t k = 0; k < n && status == CLB_OK; k++) {
-        const struct step column = {.kernel = "column",
-                                    .k = k,
-                                    .columns = ITEMS,
-                                    .rows = 1,
-                                    .local = {ITEMS, 1},
-                                    .has_pivots = true},
-                          rank_one = {.kernel = "rank_one", .k = k, .columns = n, .rows = n};
+        const struct step column = {"column", k, ITEMS, 1, {ITEMS, 1}, .has_pivots = true},
+                          rank_one = {"rank_one", k, n, n, .first = 0};
         status = launch(lu, &column, NULL, NULL);
         if (status == CLB_OK)
             status = launch(lu, &rank_one, NULL, NULL);
@@ -146,13 +141,9 @@ static void factor_panel(const struct lu *lu, size_t k)
 {
     size_t n = lu->ladder->n, size = element_size(lu);
     int64_t ipiv[PANEL];
-    struct clb_call call = {.routine = lu->ladder->measure.precision == CLB_S ? CLB_ROUTINE_sgetrf
-                                                                              : CLB_ROUTINE_dgetrf,
-                            .m = n - k,
-                            .n = PANEL,
-                            .a = (char *)lu->panel->host + k * size,
-                            .lda = n,
-                            .ipiv = ipiv};
+    struct clb_call call = {.m = n - k, .n = PANEL, .lda = n, .ipiv = ipiv};
+    call.routine = lu->ladder->measure.precision == CLB_S ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_dgetrf;
+    call.a = (char *)lu->panel->host + k * size;
     clb_next_call(lu->getrf, CLB_ABI_FORTRAN, &call);
     for (size_t i = 0; i < PANEL; i++)
         lu->pivot[k + i] = (cl_uint)(k + (size_t)clb_integer_get(ipiv, i, lu->getrf->ilp64) - 1);
@@ -160,21 +151,12 @@ static void factor_panel(const struct lu *lu, size_t k)
 
 static struct step swap_step(const struct lu *lu, size_t k)
 {
-    return (struct step){.kernel = "swap_rows",
-                         .k = k,
-                         .columns = lu->ladder->n,
-                         .rows = 1,
-                         .local = {PANEL, 1},
-                         .has_pivots = true};
+    return (struct step){"swap_rows", k, lu->ladder->n, 1, {PANEL, 1}, .has_pivots = true};
 }
 
 static struct step solve_step(const struct lu *lu, size_t k)
 {
-    return (struct step){.kernel = "solve",
-                         .k = k,
-                         .columns = lu->ladder->n - k - PANEL,
-                         .rows = 1,
-                         .local = {PANEL, 1}};
+    return (struct step){"solve", k, lu->ladder->n - k - PANEL, 1, {PANEL, 1}, .first = 0};
 }
 
 /* The trailing matrix from column `first` on, `columns` of them. */
@@ -182,13 +164,9 @@ static struct step update_step(const struct lu *lu, bool blocks, size_t k, size_
                                size_t columns)
 {
     size_t rows = lu->ladder->n - k - PANEL, share = blocks ? BLOCK / SIDE : 1;
-    return (struct step){.kernel = blocks ? "update_blocks" : "update_tiles",
-                         .k = k,
-                         .first = first,
-                         .columns = rows / share,
-                         .rows = columns / share,
-                         .local = {SIDE, SIDE},
-                         .has_first = true};
+    const char *kernel = blocks ? "update_blocks" : "update_tiles";
+    return (struct step){kernel,       k,     rows / share, columns / share,
+                         {SIDE, SIDE}, first, true,         false};
 }
 
 /* Nothing overlaps: a panel comes down, is factored, goes up, and the rest is updated. */

@@ -6,14 +6,12 @@ clb_status clb_resident_open(struct clb_resident *r, struct clb_runtime *runtime
                              const struct clb_gemm_variant *variant, size_t m, size_t n, size_t k)
 {
     const size_t extent[2] = {m, n};
-    *r = (struct clb_resident){.runtime = runtime,
-                               .queue_set = queue_set,
-                               .variant = variant,
-                               .m = m,
-                               .n = n,
-                               .k = k,
-                               .raw = clb_gemm_reads_raw(variant),
-                               .part = clb_part_depth(variant, runtime->device.units, m, n, k)};
+    *r = (struct clb_resident){.runtime = runtime, .queue_set = queue_set, .variant = variant};
+    r->m = m;
+    r->n = n;
+    r->k = k;
+    r->raw = clb_gemm_reads_raw(variant);
+    r->part = clb_part_depth(variant, runtime->device.units, m, n, k);
     clb_status status = CLB_OK;
     size_t parts = clb_part_bytes(variant, r->part, m, n, k);
     if (parts != 0)
@@ -38,19 +36,15 @@ void clb_resident_close(struct clb_resident *r)
 
 static clb_status multiply_now(const struct clb_resident *r)
 {
-    const struct clb_product product = {.m = r->m,
-                                        .n = r->n,
-                                        .k = r->k,
-                                        .a = r->raw ? r->a : r->packed[0]->mem,
-                                        .b = r->raw ? r->b : r->packed[1]->mem,
-                                        .raw = r->raw,
-                                        .b_depth_contiguous = true,
-                                        .lda = r->raw ? r->m : 0,
-                                        .ldb = r->raw ? r->k : 0,
-                                        .part = r->part,
-                                        .parts = r->parts != NULL ? r->parts->mem : NULL,
-                                        .c = r->c,
-                                        .ldc = r->m};
+    struct clb_product product = {.m = r->m, .n = r->n, .k = r->k, .raw = r->raw, .part = r->part};
+    product.a = r->raw ? r->a : r->packed[0]->mem;
+    product.b = r->raw ? r->b : r->packed[1]->mem;
+    product.lda = r->raw ? r->m : 0;
+    product.ldb = r->raw ? r->k : 0;
+    product.b_depth_contiguous = true;
+    product.parts = r->parts != NULL ? r->parts->mem : NULL;
+    product.c = r->c;
+    product.ldc = r->m;
     return clb_gemm_multiply(r->queue_set, r->variant, &product, (struct clb_order){0});
 }
 
