@@ -107,25 +107,30 @@ static bool parse_verify(struct clb_config *config, const char *value)
     return good;
 }
 
+bool clb_param_next(const char **list, struct clb_param_override *item)
+{
+    const size_t length = *list != NULL ? strcspn(*list, ",") : 0;
+    const char *equals = length > 0 ? memchr(*list, '=', length) : NULL;
+    if (equals == NULL || equals == *list)
+        return false;
+    item->key = *list;
+    item->key_length = (size_t)(equals - *list);
+    item->value = equals + 1;
+    item->value_length = length - item->key_length - 1;
+    *list += length;
+    *list += **list == ',';
+    return true;
+}
+
 /* "key=value,key=value": the keys are checked by the tuning layer, which knows them. */
 static bool parse_params(struct clb_config *config, const char *value)
 {
-    size_t count = 0;
-    for (const char *item = value; *item != '\0';) {
-        size_t length = strcspn(item, ",");
-        const char *equals = memchr(item, '=', length);
-        if (equals == NULL || equals == item || count == CLB_MAX_OVERRIDES)
-            return false;
-        struct clb_param_override *override = &config->overrides[count++];
-        override->key = item;
-        override->key_length = (size_t)(equals - item);
-        override->value = equals + 1;
-        override->value_length = length - override->key_length - 1;
-        item += length;
-        item += *item == ',';
-    }
-    config->override_count = count;
-    return true;
+    struct clb_param_override item;
+    const char *rest = value;
+    while (clb_param_next(&rest, &item))
+        ;
+    config->params = *rest == '\0' ? value : NULL;
+    return *rest == '\0';
 }
 
 static const struct variable variables[] = {

@@ -116,16 +116,6 @@ typedef enum clb_math {
     CLB_MATH_FAST     /* errors may be larger */
 } clb_math;
 
-/* One override of CLBLAS_SHIM_PARAMS: "gemm.kc=64". `key` is not terminated. */
-struct clb_param_override {
-    const char *key;
-    size_t key_length;
-    const char *value;
-    size_t value_length;
-};
-
-#define CLB_MAX_OVERRIDES 32
-
 struct clb_config {
     clb_mode mode;
     const char *device; /* NULL: best by capability */
@@ -139,9 +129,8 @@ struct clb_config {
     const char *kernel; /* NULL: by device */
     bool reproducible, progress;
     bool learn;
-    double verify; /* the share of calls; < 0: first uses */
-    struct clb_param_override overrides[CLB_MAX_OVERRIDES];
-    size_t override_count;
+    double verify;      /* the share of calls; < 0: first uses */
+    const char *params; /* NULL: no overrides; see clb_param_next */
     clb_log_level log;
     const char *log_file;  /* NULL: stderr */
     const char *stats;     /* NULL: no report */

@@ -23,6 +23,14 @@ void clb_config_check_names(const char *(*routine)(size_t index));
  * value is reported by one line and replaced by its default. */
 void clb_config_parse(struct clb_config *config, const char *(*lookup)(const char *name));
 
+/* One override of CLBLAS_SHIM_PARAMS: "gemm.kc=64". The texts are not terminated. */
+struct clb_param_override {
+    const char *key, *value;
+    size_t key_length, value_length;
+};
+/* Take the next one off a list, which may be NULL. False at its end, and where it is damaged. */
+bool clb_param_next(const char **list, struct clb_param_override *item);
+
 /* Parse numbers independently of the locale. False unless all of [text, text+length) is valid. */
 bool clb_parse_number(const char *text, size_t length, double *value);
 bool clb_parse_bytes(const char *text, size_t length, double *value, bool *percent);

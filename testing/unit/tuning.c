@@ -232,10 +232,10 @@ static void every_key(void *unused)
     struct clb_config config = {.mode = CLB_MODE_AUTO};
     (void)unused;
     for (int i = 0; i < CLB_PARAMS; i++) {
-        char key[CLB_PARAM_KEY_SIZE];
+        char key[CLB_PARAM_KEY_SIZE], list[CLB_PARAM_KEY_SIZE + 2];
         clb_param_key((clb_param)i, key);
-        config.overrides[0] = (struct clb_param_override){key, strlen(key), "3", 1};
-        config.override_count = 1;
+        snprintf(list, sizeof list, "%s=3", key);
+        config.params = list;
         clb_tuning_check_config(&config);
     }
 }

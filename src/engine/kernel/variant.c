@@ -196,7 +196,7 @@ static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
                            struct clb_gemm_variant *variant)
 {
     const struct clb_config *config = clb_config_get();
-    const double usual = config->kernel == NULL && config->override_count == 0
+    const double usual = config->kernel == NULL && config->params == NULL
                              ? clb_tuning_usual_rate(&wish->runtime->device, wish->precision)
                              : 0;
     bool any = false;

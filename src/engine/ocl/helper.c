@@ -221,11 +221,7 @@ char *clb_step_describe(const struct clb_device *device, clb_helper_step step,
     clb_text_addf(&text, "%s:%c %016llx %d %s\n", step_names[step], letters[precision],
                   (unsigned long long)hash_kernels(device), (int)config->math,
                   config->kernel != NULL ? config->kernel : "");
-    for (size_t i = 0; i < config->override_count; i++) {
-        const struct clb_param_override *item = &config->overrides[i];
-        clb_text_addf(&text, "%.*s=%.*s\n", (int)item->key_length, item->key,
-                      (int)item->value_length, item->value);
-    }
+    clb_text_add(&text, config->params != NULL ? config->params : "");
     if (text.failed)
         clb_text_free(&text);
     return text.data;
@@ -355,7 +351,7 @@ bool clb_rates_decide(void)
 {
     const struct clb_config *config = clb_config_get();
     return config->mode != CLB_MODE_ALWAYS && config->kernel == NULL && !config->reproducible &&
-           config->override_count == 0;
+           config->params == NULL;
 }
 
 double clb_device_rate(const struct clb_device *device, const char *place)

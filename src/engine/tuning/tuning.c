@@ -171,8 +171,9 @@ static clb_family find_family(const char *name)
 size_t clb_tuning_override(const struct clb_config *config, clb_param param)
 {
     size_t last = 0, value;
-    for (size_t i = 0; i < config->override_count; i++) {
-        if (parse_override(&config->overrides[i], &value) == param)
+    struct clb_param_override override;
+    for (const char *list = config->params; clb_param_next(&list, &override);) {
+        if (parse_override(&override, &value) == param)
             last = value;
     }
     return last;
@@ -180,18 +181,18 @@ size_t clb_tuning_override(const struct clb_config *config, clb_param param)
 
 void clb_tuning_check_config(const struct clb_config *config)
 {
+    struct clb_param_override override;
     size_t value;
     if (config->kernel != NULL && find_family(config->kernel) == CLB_FAMILIES)
         clb_complain(
             "CLBLAS_SHIM_KERNEL=%s is not a kernel family (docs/variables.md has the list), the "
             "device's own is used",
             config->kernel);
-    for (size_t i = 0; i < config->override_count; i++) {
-        const struct clb_param_override *override = &config->overrides[i];
-        if (!is_tile_min(override) && parse_override(override, &value) == CLB_PARAMS)
+    for (const char *list = config->params; clb_param_next(&list, &override);) {
+        if (!is_tile_min(&override) && parse_override(&override, &value) == CLB_PARAMS)
             clb_complain("CLBLAS_SHIM_PARAMS: %.*s=%.*s is not valid, the default is used",
-                         (int) override->key_length, override->key, (int) override->value_length,
-                         override->value);
+                         (int) override.key_length, override.key, (int) override.value_length,
+                         override.value);
     }
 }
 
@@ -235,13 +236,13 @@ static void set_smallest(clb_precision precision, struct clb_gemm_tuning *tuning
 static void complete(const struct clb_device *device, clb_precision precision,
                      struct clb_gemm_tuning *tuning)
 {
-    const struct clb_config *config = clb_config_get();
+    struct clb_param_override override;
     size_t value;
-    for (size_t i = 0; i < config->override_count; i++) {
-        const clb_param param = parse_override(&config->overrides[i], &value);
+    for (const char *list = clb_config_get()->params; clb_param_next(&list, &override);) {
+        const clb_param param = parse_override(&override, &value);
         if (param != CLB_PARAMS)
             tuning->value[param] = value;
-        else if (is_tile_min(&config->overrides[i]))
+        else if (is_tile_min(&override))
             set_smallest(precision, tuning);
     }
     for (int i = 0; i < CLB_PARAMS; i++) {
