@@ -28,15 +28,10 @@ static bool find_inner(const void *begin, size_t bytes, uintptr_t unit, uintptr_
     return *inner > 0;
 }
 
-static uintptr_t page_size(void)
-{
-    long size = sysconf(_SC_PAGESIZE);
-    return size > 0 ? (uintptr_t)size : 4096;
-}
-
 bool clb_pages_absent(const void *begin, size_t bytes)
 {
-    uintptr_t page = page_size(), first;
+    const uintptr_t page = (uintptr_t)getpagesize();
+    uintptr_t first;
     size_t inner;
     unsigned char present;
     if (!find_inner(begin, bytes, page, &first, &inner))
@@ -54,7 +49,7 @@ void clb_pages_populate(void *begin, size_t bytes)
 {
     uintptr_t first;
     size_t inner;
-    if (find_inner(begin, bytes, page_size(), &first, &inner))
+    if (find_inner(begin, bytes, (uintptr_t)getpagesize(), &first, &inner))
         (void)madvise((void *)first, inner, MADV_POPULATE_WRITE);
 }
 
@@ -75,10 +70,9 @@ void clb_pages_want_huge(void *begin, size_t bytes)
 /* Smaller matrices are not faulted in early, unless the tuning says so. */
 #define LARGE_MATRIX ((size_t)8 << 20)
 
-/* Bytes that a thread faults in at once. Units of a solid matrix end at boundaries of huge pages,
+/* Bytes that a thread faults in at once: units of a solid matrix end at boundaries of huge pages,
  * so that no two threads fault in the same one. */
-#define UNIT      ((size_t)2 << 20)
-#define GRAIN     ((uintptr_t)2 << 20)
+#define UNIT      HUGE_PAGE
 #define LEAST_GAP ((size_t)4096)
 
 enum mode { MODE_BY_SIZE, MODE_LEAVE, MODE_POPULATE, MODE_HUGE };
@@ -91,7 +85,7 @@ static char *boundary(const struct clb_prefault *prefault, size_t unit)
     if (unit == prefault->units)
         return prefault->c + (prefault->columns - 1) * prefault->step + prefault->bytes;
     char *at = prefault->c + unit * prefault->per_unit * prefault->step;
-    size_t back = (uintptr_t)at % GRAIN;
+    size_t back = (uintptr_t)at % UNIT;
     return (size_t)(at - prefault->c) > back ? at - back : prefault->c;
 }
 
