@@ -28,9 +28,6 @@
 enum { TIME_SIZE = sizeof "2026-11-25T12:30:00.123456789Z" };
 static const char head[] = "{\"written\":\"";
 
-/* Files of earlier versions begin so; they have no time and count as old. */
-static const char *const old_heads[] = {"{\"version\":\"", "{\"displayTimeUnit\":\""};
-
 /* Of the first call, when the names were noted: the working directory, which the program may change
  * before it ends, and the time. */
 static char *directory;
@@ -93,14 +90,8 @@ static bool is_old(int fd)
 {
     char start[sizeof head - 1 + TIME_SIZE] = "";
     const ssize_t length = pread(fd, start, sizeof start - 1, 0);
-    if (length == 0)
-        return true;
-    for (size_t i = 0; i < CLB_COUNT_OF(old_heads); i++) {
-        if (strncmp(start, old_heads[i], strlen(old_heads[i])) == 0)
-            return true;
-    }
-    return strncmp(start, head, sizeof head - 1) == 0 &&
-           strcmp(start + sizeof head - 1, first_call) < 0;
+    return length == 0 || (strncmp(start, head, sizeof head - 1) == 0 &&
+                           strcmp(start + sizeof head - 1, first_call) < 0);
 }
 
 /* Rename a complete file to `path` unless that exists. */
