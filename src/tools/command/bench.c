@@ -10,8 +10,6 @@
 #define MOST_SIZES    32
 #define MOST_ROUTINES 32
 #define LARGEST       65536
-#define RATE_ON_CPU   1024 /* the order at which the device's kernels are measured */
-#define RATE_ON_GPU   4096
 
 struct bench {
     clb_routine routines[MOST_ROUTINES];
@@ -52,8 +50,7 @@ static json_t *measure_bounds(void *argument)
         if (!clb_measure_start(&measure, precision) || !clb_measure_link(&measure, &link))
             return json_object();
         const struct clb_device *device = &measure.runtime->device;
-        double rate = clb_measure_product_rate(
-            &measure, device->type == CL_DEVICE_TYPE_CPU ? RATE_ON_CPU : RATE_ON_GPU);
+        const double rate = clb_measure_product_rate(&measure);
         if (rate <= 0)
             return json_object();
         json_object_set_new(compute, letter, json_real(rate));

@@ -94,9 +94,13 @@ clb_status clb_measure_product(void *resident)
     return status == CLB_OK ? clb_queue_finish(r->queue_set->queue) : status;
 }
 
+#define RATE_ON_CPU 1024 /* the order */
+#define RATE_ON_GPU 4096
+
 /* Any operands will do. */
-double clb_measure_product_rate(struct clb_measure *measure, size_t n)
+double clb_measure_product_rate(struct clb_measure *measure)
 {
+    const size_t n = clb_device_is_cpu(&measure->runtime->device) ? RATE_ON_CPU : RATE_ON_GPU;
     struct clb_resident product = {.runtime = measure->runtime};
     const struct clb_gemm_variant *variant;
     struct clb_buffer *operand[3] = {NULL};

@@ -37,8 +37,8 @@ bool clb_measure_link(struct clb_measure *measure, struct clb_link *link);
 
 /* For clb_measure_seconds: packing and product of a struct clb_resident. */
 clb_status clb_measure_product(void *resident) CLB_MUST_CHECK;
-/* Operations per second of it at an order; 0 after a message. */
-double clb_measure_product_rate(struct clb_measure *measure, size_t n);
+/* Operations per second of large ones; 0 after a message. */
+double clb_measure_product_rate(struct clb_measure *measure);
 
 /* ---- blas.c ---------------------------------------------------------------------------------- */
 

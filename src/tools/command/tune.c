@@ -52,12 +52,12 @@ static bool is_measured(clb_routine routine, bool quick)
     int found = CLB_ROUTINES;
     for (size_t i = 0; i < CLB_COUNT_OF(quick_routines); i++)
         chosen = chosen || quick_routines[i] == routine;
-    for (int r = CLB_ROUTINES - 1; r >= 0; r--) {
+    for (int r = 0; r < CLB_ROUTINES; r++) {
         const bool is_of_it = clb_routines[r].precision == clb_routines[routine].precision &&
                               clb_cost_family_of((clb_routine)r) == family;
-        const bool has_its_name = found < CLB_ROUTINES && strcmp(clb_routines[found].stem,
-                                                                 clb_cost_family_name(family)) == 0;
-        found = is_of_it && !has_its_name ? r : found;
+        if (is_of_it && (found == CLB_ROUTINES ||
+                         strcmp(clb_routines[r].stem, clb_cost_family_name(family)) == 0))
+            found = r;
     }
     return chosen && found == (int)routine;
 }
@@ -172,8 +172,8 @@ static struct clb_cost_machine owner_of(clb_routine routine)
 static double seconds_of(const struct clb_trial_time *time)
 {
     const struct clb_device *device = clb_device_expected();
-    const bool is_cpu = device != NULL && (device->type & CL_DEVICE_TYPE_CPU) != 0;
-    return is_cpu ? fmin(time->median, time->cpu) : time->median;
+    return device != NULL && clb_device_is_cpu(device) ? fmin(time->median, time->cpu)
+                                                       : time->median;
 }
 
 struct tuning {
