@@ -50,13 +50,6 @@ static void *run_worker(void *argument)
     return NULL;
 }
 
-static bool create(struct worker *worker)
-{
-    pthread_cond_init(&worker->wake, NULL);
-    worker->exists = clb_thread_start((size_t)512 << 10, run_worker, worker) == CLB_OK;
-    return worker->exists;
-}
-
 static int (*in_parallel)(void); /* of the OpenMP runtime that the program uses; may be NULL */
 
 /* Looked up once, and kept loaded. */
@@ -96,10 +89,15 @@ void clb_workers_lend(struct clb_workers *team, size_t wanted, bool forced)
     wanted = clb_min(wanted, CLB_MAX_WORKERS);
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < CLB_MAX_WORKERS && team->count < wanted; i++) {
-        if (workers[i].lent || (!workers[i].exists && !create(&workers[i])))
+        struct worker *worker = &workers[i];
+        if (!worker->exists) {
+            pthread_cond_init(&worker->wake, NULL);
+            worker->exists = clb_thread_start((size_t)512 << 10, run_worker, worker) == CLB_OK;
+        }
+        if (worker->lent || !worker->exists)
             continue;
-        workers[i].lent = true;
-        workers[i].team = team;
+        worker->lent = true;
+        worker->team = team;
         team->member[team->count++] = i;
     }
     pthread_mutex_unlock(&lock);

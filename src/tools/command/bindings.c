@@ -163,16 +163,12 @@ static void add_row(struct clb_bindings *bindings, const char *state, const char
     json_object_set_new(json_object_get(row, "names"), name, json_true());
 }
 
-/* A package's own copy of a BLAS, in the folder where the tools that make wheels put it. */
-static bool is_bundled(const char *path)
-{
-    return strstr(path, "/site-packages/") != NULL || strstr(path, ".libs/") != NULL;
-}
-
 static void judge(const struct process *process, const char *name, const char *from, const char *to)
 {
     struct clb_bindings *bindings = process->bindings;
     const bool ours = clb_name_is_ours(name);
+    /* A package's own copy of a BLAS, in the folder where the tools that make wheels put it. */
+    const bool bundled = strstr(to, "/site-packages/") != NULL || strstr(to, ".libs/") != NULL;
     if (ours && is_shim(to)) {
         add_row(bindings, "caught", name, from, to, "");
         bindings->caught++;
@@ -181,9 +177,9 @@ static void judge(const struct process *process, const char *name, const char *f
         bindings->missed++;
     } else if (is_decorated(name)) {
         add_row(bindings, "missed", name, from, to,
-                is_bundled(to) ? "the shim has no name of this form, which is that of a BLAS that "
-                                 "the package brings; take the system's package instead"
-                               : "the shim has no name of this form");
+                bundled ? "the shim has no name of this form, which is that of a BLAS that "
+                          "the package brings; take the system's package instead"
+                        : "the shim has no name of this form");
         bindings->missed++;
     } else if (count_definitions(to) > 0 && count_definitions(from) == 0) {
         add_row(bindings, "not covered", name, from, to,

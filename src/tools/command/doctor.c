@@ -165,13 +165,6 @@ static void judge_next(const json_t *next, bool of_program, bool on_cpu)
     double rate = 1e-9 * clb_number_of(next, "flops");
     int threads = (int)clb_number_of(next, "threads"), cpus = (int)clb_number_of(next, "cpus");
     bool fast = clb_is_true(next, "optimised");
-    if (next == NULL || *library == '\0') {
-        if (!of_program)
-            clb_find(CLB_FOUND_NOTE,
-                     "no next BLAS was found (libblas.so.3): programs bring theirs, or %s",
-                     "CLBLAS_SHIM_NEXT names one");
-        return;
-    }
     if (!fast)
         clb_find(
             CLB_FOUND_NOTE,
@@ -194,10 +187,6 @@ static void judge_next(const json_t *next, bool of_program, bool on_cpu)
 
 static void print_next(const json_t *next)
 {
-    if (next == NULL || *clb_text_of(next, "library") == '\0') {
-        printf("\nNext BLAS: none was found.\n");
-        return;
-    }
     printf("\nNext BLAS: %s", clb_text_of(next, "library"));
     if (*clb_text_of(next, "config") != '\0')
         printf(": %s", clb_text_of(next, "config"));
@@ -210,9 +199,17 @@ static void print_next(const json_t *next)
 
 void clb_doctor_next(const json_t *next, const json_t *devices, bool of_program, bool as_json)
 {
-    judge_next(next, of_program, clb_doctor_taken_is_cpu(devices));
-    if (!as_json)
+    const bool found = *clb_text_of(next, "library") != '\0';
+    if (found)
+        judge_next(next, of_program, clb_doctor_taken_is_cpu(devices));
+    else if (!of_program)
+        clb_find(CLB_FOUND_NOTE,
+                 "no next BLAS was found (libblas.so.3): programs bring theirs, or %s",
+                 "CLBLAS_SHIM_NEXT names one");
+    if (found && !as_json)
         print_next(next);
+    else if (!as_json)
+        printf("\nNext BLAS: none was found.\n");
 }
 
 /* ---- the verdict ----------------------------------------------------------------------------- */

@@ -101,19 +101,12 @@ static void fill(const struct clb_call *call, int i, const struct clb_shape *sha
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-static size_t largest_size(const struct clb_call *call)
-{
-    const size_t sizes[] = {call->m, call->n, call->k, call->nrhs};
-    size_t most = 1;
-    for (size_t i = 0; i < CLB_COUNT_OF(sizes); i++)
-        most = clb_max(most, sizes[i]);
-    return most;
-}
-
 static void make_operands(struct clb_call *call, bool ilp64)
 {
     const clb_precision precision = call->precision;
-    const size_t size = clb_precision_size(precision), most = largest_size(call);
+    const size_t size = clb_precision_size(precision),
+                 most =
+                     clb_max(clb_max(clb_max(call->m, call->n), clb_max(call->k, call->nrhs)), 1);
     for (int i = 0; i < MATRICES; i++) {
         struct clb_shape shape;
         if (!clb_call_shape(call, (char)('A' + i), &shape))

@@ -161,13 +161,6 @@ static bool end_child(struct child *child)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* What the times of a routine belong to, as the library finds it in the children. */
-static struct clb_cost_machine owner_of(clb_routine routine)
-{
-    struct clb_symbol *symbol = clb_symbol_at(routine, 0);
-    return clb_owner_of(clb_next_get_target(symbol, __builtin_return_address(0)));
-}
-
 /* As the library counts the durations of calls. */
 static double seconds_of(const struct clb_trial_time *time)
 {
@@ -200,7 +193,9 @@ static void learn(clb_side side, clb_routine routine, int64_t n, const double *s
                   size_t count)
 {
     struct clb_call call = clb_trial_make(routine, n, n, n, n);
-    const struct clb_cost_machine owner = owner_of(routine);
+    /* As the library finds it in the children. */
+    const struct clb_cost_machine owner =
+        clb_owner_of(clb_next_get_target(clb_symbol_at(routine, 0), __builtin_return_address(0)));
     const struct clb_cost_call cost = clb_cost_describe(&call);
     for (size_t i = 0; i < count; i++)
         clb_profile_learn(&owner, side, &cost, seconds[i]);

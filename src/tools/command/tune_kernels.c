@@ -129,16 +129,6 @@ static bool find_start(clb_precision precision)
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-static void print_changes(const struct candidate *candidate)
-{
-    for (size_t i = 0; i < search.space->count; i++) {
-        const clb_param param = search.space->axes[i].param;
-        const size_t from = search.now.tuning.value[param], to = candidate->tuning.value[param];
-        if (from != to)
-            printf("  %s %zu -> %zu", clb_params[param].name, from, to);
-    }
-}
-
 /* Whether these values were tried; they were from now on. */
 static bool was_seen(const size_t *value)
 {
@@ -175,7 +165,12 @@ static bool consider(struct candidate candidate)
         return false;
     clb_bar_clear();
     printf("%10.1f GFLOP/s", 1e-9 * rate);
-    print_changes(&candidate);
+    for (size_t i = 0; i < search.space->count; i++) {
+        const clb_param param = search.space->axes[i].param;
+        const size_t from = search.now.tuning.value[param], to = value[param];
+        if (from != to)
+            printf("  %s %zu -> %zu", clb_params[param].name, from, to);
+    }
     printf("\n");
     fflush(stdout);
     search.now = candidate;
