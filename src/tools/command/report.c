@@ -169,92 +169,85 @@ bool clb_report_add(json_t *sum, const char *path)
 
 struct report_row {
     const char *name;
-    json_t *json;
-    double flops, flops_device, seconds_device, seconds_next;
+    const json_t *json;
 };
 
-static void fill_row(struct report_row *row, const char *name, json_t *json)
+static double seconds_of(const json_t *row)
 {
-    *row = (struct report_row){name,
-                               json,
-                               clb_number_of(json, "flops"),
-                               clb_number_of(json, "flops_device"),
-                               clb_number_of(json, "seconds_device"),
-                               clb_number_of(json, "seconds_next")};
+    return clb_number_of(row, "seconds_device") + clb_number_of(row, "seconds_next");
 }
 
 /* Rows with the most seconds first. */
 static int compare_rows(const void *a, const void *b)
 {
     const struct report_row *p = a, *q = b;
-    double difference = q->seconds_device + q->seconds_next - p->seconds_device - p->seconds_next;
+    double difference = seconds_of(q->json) - seconds_of(p->json);
     return difference > 0 ? 1 : difference < 0 ? -1 : strcmp(p->name, q->name);
 }
 
-static void print_row(FILE *stream, const struct report_row *row)
+static void print_row(FILE *stream, const char *name, const json_t *row)
 {
-    fprintf(stream, "%-20s", row->name);
     static const char *const counts[] = {"calls", "device", "next", "recovered"};
+    fprintf(stream, "%-20s", name);
     for (size_t i = 0; i < CLB_COUNT_OF(counts); i++)
-        fprintf(stream, " %9.0f", clb_number_of(row->json, counts[i]));
-    fprintf(stream, " %11.3f %11.3f ", row->seconds_device, row->seconds_next);
-    CLB_EACH_MEMBER(reason, count, json_object_get(row->json, "declined")) {
+        fprintf(stream, " %9.0f", clb_number_of(row, counts[i]));
+    fprintf(stream, " %11.3f %11.3f ", clb_number_of(row, "seconds_device"),
+            clb_number_of(row, "seconds_next"));
+    CLB_EACH_MEMBER(reason, count, json_object_get(row, "declined")) {
         fprintf(stream, " %s:%lld", reason, (long long)json_integer_value(count));
     }
     fputc('\n', stream);
 }
 
-static void print_inside(FILE *stream, const struct report_row *total)
+/* Calls that others made, and operations per second of each side; those of calls that began on the
+ * device and ended on the CPU are with the next library. */
+static void print_rates(FILE *stream, const json_t *total)
 {
-    const double calls = clb_number_of(total->json, "inside");
-    if (calls > 0)
+    const double inside = clb_number_of(total, "inside"), all = clb_number_of(total, "flops"),
+                 device = clb_number_of(total, "flops_device"),
+                 seconds_device = clb_number_of(total, "seconds_device"),
+                 seconds_next = clb_number_of(total, "seconds_next");
+    if (inside > 0)
         fprintf(stream,
                 "\n%.0f of these calls, %.3f s, were made inside other calls; `all` has their time "
                 "once.\n",
-                calls, clb_number_of(total->json, "seconds_inside"));
-}
-
-/* Operations per second of each side; those of calls that began on the device and ended on the CPU
- * are with the next library. */
-static void print_rates(FILE *stream, const struct report_row *total)
-{
-    double next = total->flops - total->flops_device;
-    if (total->flops > 0)
+                inside, clb_number_of(total, "seconds_inside"));
+    if (all > 0)
         fprintf(stream, "\n%.1f %% of the floating-point operations were done on the device",
-                100 * total->flops_device / total->flops);
-    if (total->seconds_device > 0)
-        fprintf(stream, ", at %.1f GFLOP/s", 1e-9 * total->flops_device / total->seconds_device);
-    if (total->seconds_next > 0)
-        fprintf(stream, "; the next library did %.1f GFLOP/s", 1e-9 * next / total->seconds_next);
-    fprintf(stream, "%s\n", total->flops > 0 ? "." : "");
+                100 * device / all);
+    if (seconds_device > 0)
+        fprintf(stream, ", at %.1f GFLOP/s", 1e-9 * device / seconds_device);
+    if (seconds_next > 0)
+        fprintf(stream, "; the next library did %.1f GFLOP/s",
+                1e-9 * (all - device) / seconds_next);
+    fprintf(stream, "%s\n", all > 0 ? "." : "");
 }
 
 /* What the predictions say, and whether their times are from this machine. */
-static void print_saved(FILE *stream, const struct report_row *total)
+static void print_saved(FILE *stream, const json_t *total)
 {
-    const double calls = clb_number_of(total->json, "predicted");
-    const double measured = clb_number_of(total->json, "measured");
-    const bool dry =
-        clb_number_of(total->json, "device") + clb_number_of(total->json, "recovered") == 0;
+    const double calls = clb_number_of(total, "predicted"),
+                 measured = clb_number_of(total, "measured");
+    const bool dry = clb_number_of(total, "device") + clb_number_of(total, "recovered") == 0;
     if (calls == 0)
         return;
     fprintf(stream,
             "The device %s about %.3f s, of %.3f s that the next library is predicted to take\n",
-            dry ? "would save" : "has saved", clb_number_of(total->json, "seconds_saved"),
-            clb_number_of(total->json, "predicted_next"));
+            dry ? "would save" : "has saved", clb_number_of(total, "seconds_saved"),
+            clb_number_of(total, "predicted_next"));
     if (measured == calls)
         fputs("(both sides measured on this machine).\n", stream);
     else if (measured == 0)
         fputs("(estimated: clblas-shim tune measures both sides).\n", stream);
     else
         fprintf(stream, "(%.0f of %.0f calls by times measured on this machine: %.3f s).\n",
-                measured, calls, clb_number_of(total->json, "seconds_saved_measured"));
+                measured, calls, clb_number_of(total, "seconds_saved_measured"));
 }
 
-static void print_hints(FILE *stream, const struct report_row *total)
+static void print_hints(FILE *stream, const json_t *total)
 {
-    const json_t *declined = json_object_get(total->json, "declined");
-    bool any = json_object_size(declined) > 0 || clb_number_of(total->json, "recovered") > 0;
+    const json_t *declined = json_object_get(total, "declined");
+    bool any = json_object_size(declined) > 0 || clb_number_of(total, "recovered") > 0;
     if (any)
         fprintf(stream, "\n%sWhy calls did not run on the device%s\n", clb_style(stream, CLB_BOLD),
                 clb_style(stream, CLB_PLAIN));
@@ -264,9 +257,8 @@ static void print_hints(FILE *stream, const struct report_row *total)
             fprintf(stream, "  %-12s %9.0f  %s\n", clb_reason_name((clb_reason)reason), count,
                     hints[reason]);
     }
-    if (clb_number_of(total->json, "recovered") > 0)
-        fprintf(stream, "  %-12s %9.0f  %s\n", "(recovered)",
-                clb_number_of(total->json, "recovered"),
+    if (clb_number_of(total, "recovered") > 0)
+        fprintf(stream, "  %-12s %9.0f  %s\n", "(recovered)", clb_number_of(total, "recovered"),
                 "the device failed during the call: CLBLAS_SHIM_LOG=warn says how");
 }
 
@@ -274,16 +266,17 @@ static void print_hints(FILE *stream, const struct report_row *total)
 #define MANY_CALLS 1000
 #define SMALL_CALL 1e-3 /* seconds */
 
-static void print_small_calls(FILE *stream, const struct report_row *total)
+static void print_small_calls(FILE *stream, const json_t *total)
 {
-    double calls = clb_number_of(total->json, "device");
-    if (clb_number_of(total->json, "predicted") == 0 && calls >= MANY_CALLS &&
-        total->seconds_device < SMALL_CALL * calls)
+    const double calls = clb_number_of(total, "device"),
+                 seconds = clb_number_of(total, "seconds_device");
+    if (clb_number_of(total, "predicted") == 0 && calls >= MANY_CALLS &&
+        seconds < SMALL_CALL * calls)
         fprintf(stream,
                 "\n%.0f calls took only %.2f ms each on the device: CLBLAS_SHIM=always, or a "
                 "threshold, sends\nsmall ones there, too; by default only those go that are "
                 "expected to gain.\n",
-                calls, 1e3 * total->seconds_device / calls);
+                calls, 1e3 * seconds / calls);
 }
 
 static void print_rates_decided(FILE *stream, const json_t *sum)
@@ -305,7 +298,7 @@ static struct report_row *sort_rows(const json_t *sum, size_t *count)
     *count = 0;
     CLB_EACH_MEMBER(name, json, routines) {
         if (rows != NULL)
-            fill_row(&rows[(*count)++], name, json);
+            rows[(*count)++] = (struct report_row){name, json};
     }
     if (rows != NULL)
         qsort(rows, *count, sizeof *rows, compare_rows);
@@ -320,11 +313,17 @@ json_t *clb_report_total(const json_t *sum)
     return all;
 }
 
+static void subtract(json_t *row, const char *from, const char *what)
+{
+    const double rest = clb_number_of(row, from) - clb_number_of(row, what);
+    json_object_set_new(row, from, json_real(rest));
+}
+
 void clb_report_print(FILE *stream, const json_t *sum)
 {
     json_t *all = clb_report_total(sum);
     size_t count;
-    struct report_row *rows = sort_rows(sum, &count), total;
+    struct report_row *rows = sort_rows(sum, &count);
     double processes = clb_number_of(sum, "processes");
     fprintf(stream, "%sclblas-shim %s, device %s, %.0f process%s%s\n", clb_style(stream, CLB_BOLD),
             clb_text_of(sum, "version"), clb_text_of(sum, "device"), processes,
@@ -332,18 +331,16 @@ void clb_report_print(FILE *stream, const json_t *sum)
     fprintf(stream, "%-20s %9s %9s %9s %9s %11s %11s  %s\n", "routine", "calls", "device", "next",
             "recovered", "s on device", "s in next", "declined because");
     for (size_t i = 0; i < count; i++)
-        print_row(stream, &rows[i]);
-    fill_row(&total, "all", all);
+        print_row(stream, rows[i].name, rows[i].json);
     /* Time and operations of calls that other calls made are in theirs, too. */
-    total.flops -= clb_number_of(all, "flops_inside");
-    total.seconds_next -= clb_number_of(all, "seconds_inside");
+    subtract(all, "flops", "flops_inside");
+    subtract(all, "seconds_next", "seconds_inside");
     if (count != 1)
-        print_row(stream, &total);
-    print_inside(stream, &total);
-    print_rates(stream, &total);
-    print_saved(stream, &total);
-    print_hints(stream, &total);
-    print_small_calls(stream, &total);
+        print_row(stream, "all", all);
+    print_rates(stream, all);
+    print_saved(stream, all);
+    print_hints(stream, all);
+    print_small_calls(stream, all);
     print_rates_decided(stream, sum);
     free(rows);
     json_decref(all);
@@ -360,15 +357,15 @@ static void write_plot(FILE *script, const json_t *sum, const char *file)
     char title[256], settings[128];
     size_t count;
     struct report_row *rows = sort_rows(sum, &count);
-    const double longest = count > 0 ? rows[0].seconds_device + rows[0].seconds_next : 0;
+    const double longest = count > 0 ? seconds_of(rows[0].json) : 0;
     count = count < MOST_BARS ? count : MOST_BARS;
     fprintf(script, "$bars << END\n");
     for (size_t i = 0; i < count; i++) {
-        const struct report_row *row = &rows[i];
+        const json_t *row = rows[i].json;
         fprintf(script, "%zu 0 %g %g \"%s\" \" %.0f of %.0f calls on the device", i,
-                row->seconds_device, row->seconds_device + row->seconds_next, row->name,
-                clb_number_of(row->json, "device"), clb_number_of(row->json, "calls"));
-        CLB_EACH_MEMBER(reason, declined, json_object_get(row->json, "declined"))
+                clb_number_of(row, "seconds_device"), seconds_of(row), rows[i].name,
+                clb_number_of(row, "device"), clb_number_of(row, "calls"));
+        CLB_EACH_MEMBER(reason, declined, json_object_get(row, "declined"))
             fprintf(script, ", %s %.0f", reason, json_number_value(declined));
         fprintf(script, "\"\n");
     }
