@@ -231,11 +231,9 @@ static double measure_peak(const struct ladder *ladder)
                                 &peak.results);
     double seconds = status == CLB_OK ? clb_measure_seconds(run_peak, &peak, true) : NAN;
     clb_buffer_put(measure->runtime, peak.results);
-    if (!isfinite(seconds))
-        clb_fail(0, "the bound can't be measured: the kernel fails");
     return isfinite(seconds)
                ? 2.0 * PEAK_CHAINS * PEAK_STEPS * (double)peak.items * (double)width / seconds
-               : 0;
+               : clb_fail(0, "the bound can't be measured: the kernel fails");
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -302,10 +300,8 @@ static size_t choose_order(const char *wanted)
 {
     char *end = NULL;
     unsigned long n = wanted != NULL ? strtoul(wanted, &end, 10) : FOR_GPUS;
-    if (wanted != NULL && (*end != '\0' || n == 0 || n % UNIT != 0 || n > LARGEST)) {
-        clb_fail(0, "%s is no multiple of %d up to %d", wanted, UNIT, LARGEST);
-        return 0;
-    }
+    if (wanted != NULL && (*end != '\0' || n == 0 || n % UNIT != 0 || n > LARGEST))
+        return (size_t)clb_fail(0, "%s is no multiple of %d up to %d", wanted, UNIT, LARGEST);
     return n;
 }
 

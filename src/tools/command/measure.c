@@ -27,14 +27,10 @@ bool clb_measure_start(struct clb_measure *measure, clb_precision precision)
     *measure = (struct clb_measure){.runtime = clb_runtime_get(&state), .precision = precision};
     clb_thread_state_restore(&before);
     clb_helper_become(CLB_HELPER_NONE, NULL);
-    if (measure->runtime == NULL) {
-        clb_fail(0, "the device does not start: CLBLAS_SHIM_LOG=info says why");
-        return false;
-    }
-    if (precision == CLB_D && !measure->runtime->device.fp64) {
-        clb_fail(0, "the device has no double precision");
-        return false;
-    }
+    if (measure->runtime == NULL)
+        return clb_fail(false, "the device does not start: CLBLAS_SHIM_LOG=info says why");
+    if (precision == CLB_D && !measure->runtime->device.fp64)
+        return clb_fail(false, "the device has no double precision");
     clb_status status = clb_queue_set_acquire(measure->runtime, &measure->queue_set);
     if (status == CLB_OK)
         status = clb_queue_set_open_queues(measure->queue_set);
@@ -130,9 +126,8 @@ double clb_measure_product_rate(struct clb_measure *measure)
         clb_buffer_put(measure->runtime, operand[i]);
     free(zeros);
     double parts = clb_precision_parts(measure->precision) == 2 ? 4 : 1;
-    if (!isfinite(seconds))
-        clb_fail(0, "the device's product can't be measured");
-    return isfinite(seconds) ? 2 * parts * (double)n * (double)n * (double)n / seconds : 0;
+    return isfinite(seconds) ? 2 * parts * (double)n * (double)n * (double)n / seconds
+                             : clb_fail(0, "the device's product can't be measured");
 }
 
 /* ---- the link -------------------------------------------------------------------------------- */
@@ -167,10 +162,8 @@ bool clb_measure_link(struct clb_measure *measure, struct clb_link *link)
     double down = isfinite(up) ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
     clb_buffer_put(measure->runtime, transfer.device);
     clb_buffer_put(measure->runtime, transfer.host);
-    if (!isfinite(down)) {
-        clb_fail(0, "the link can't be measured");
-        return false;
-    }
+    if (!isfinite(down))
+        return clb_fail(false, "the link can't be measured");
     *link = (struct clb_link){(double)LINK_BYTES / up, (double)LINK_BYTES / down};
     return true;
 }

@@ -25,10 +25,8 @@ static bool ends_with(const char *text, const char *ending)
 
 bool clb_plot_name(const char *file)
 {
-    bool good = ends_with(file, ".svg") || ends_with(file, ".png");
-    if (!good)
-        clb_fail(0, "%s ends neither in .svg nor in .png", file);
-    return good;
+    return ends_with(file, ".svg") || ends_with(file, ".png") ||
+           clb_fail(false, "%s ends neither in .svg nor in .png", file);
 }
 
 void clb_plot_begin(FILE *script, const char *file, size_t width, size_t height)
@@ -58,10 +56,8 @@ bool clb_plot_draw(const char *file, void (*write)(FILE *, const json_t *, const
                    const json_t *result)
 {
     /* A file of before would hide a failure. */
-    if (remove(file) != 0 && errno != ENOENT) {
-        clb_fail(0, "%s: %s", file, strerror(errno));
-        return false;
-    }
+    if (remove(file) != 0 && errno != ENOENT)
+        return clb_fail(false, "%s: %s", file, strerror(errno));
     signal(SIGPIPE, SIG_IGN);
     FILE *script = popen("exec gnuplot 2>/dev/null", "w");
     if (script != NULL)
@@ -71,9 +67,9 @@ bool clb_plot_draw(const char *file, void (*write)(FILE *, const json_t *, const
     bool good = status == 0 && drawn != NULL;
     if (drawn != NULL)
         fclose(drawn);
-    if (!good)
-        clb_fail(0, status == 127 << 8 ? "%s: a plot needs gnuplot" : "%s: gnuplot failed", file);
-    return good;
+    return good ||
+           clb_fail(false, status == 127 << 8 ? "%s: a plot needs gnuplot" : "%s: gnuplot failed",
+                    file);
 }
 
 json_t *clb_result_load(const char *file, const char *key)

@@ -142,10 +142,8 @@ bool clb_report_add(json_t *sum, const char *path)
     const char *damage = NULL;
     bool is_input = strcmp(path, "-") == 0;
     FILE *file = is_input ? stdin : fopen(path, "re");
-    if (file == NULL) {
-        clb_fail(0, "%s: %s", path, strerror(errno));
-        return false;
-    }
+    if (file == NULL)
+        return clb_fail(false, "%s: %s", path, strerror(errno));
     json_t *report = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
     if (ferror(file))
         clb_fail(0, "%s: %s", path, strerror(errno));

@@ -115,10 +115,8 @@ static bool find_start(clb_precision precision)
     answer = mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     *start = (struct candidate){.precision = precision};
     search.rate = answer != MAP_FAILED ? rate_of(start) : 0;
-    if (!(search.rate > 0)) {
-        clb_fail(0, "the device's own kernels can't be measured in this precision");
-        return false;
-    }
+    if (!(search.rate > 0))
+        return clb_fail(false, "the device's own kernels can't be measured in this precision");
     start->tuning = answer->tuning;
     start->chosen = true;
     search.space = clb_tune_space_of(start->tuning.family);
