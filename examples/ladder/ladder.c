@@ -308,15 +308,13 @@ static size_t choose_order(const char *wanted)
 /* Of a CPU the order is less where none is wanted. False after a message: no device is taken. */
 static bool look_at_devices(struct ladder *ladder)
 {
-    json_t *list = clb_devices_ready();
-    const bool found = list != NULL;
+    json_auto_t *list = clb_devices_ready();
     CLB_EACH(device, json_object_get(list, "devices")) {
         if (clb_is_true(device, "taken") && clb_option('n') == NULL &&
             strcmp(clb_text_of(device, "type"), "CPU") == 0)
             ladder->n = FOR_CPU;
     }
-    json_decref(list);
-    return found;
+    return list != NULL;
 }
 
 /* What --json has written once. */

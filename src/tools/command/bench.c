@@ -103,7 +103,7 @@ static bool measure_routine(json_t *all, const struct bench *bench, clb_routine 
                             const json_t *bounds, const char *shim)
 {
     const char *const paths[PEERS] = {[SHIM] = shim, [OTHER] = clb_option('l')};
-    json_t *rows = json_array();
+    json_auto_t *rows = json_array();
     bool complete = true;
     for (size_t i = 0; i < bench->size_count; i++)
         json_array_append_new(rows,
@@ -123,7 +123,6 @@ static bool measure_routine(json_t *all, const struct bench *bench, clb_routine 
     CLB_EACH(row, rows)
         complete = complete && json_object_get(row, "shim") != NULL;
     json_array_extend(all, rows);
-    json_decref(rows);
     return complete;
 }
 
@@ -294,10 +293,9 @@ static bool parse_sizes(struct bench *bench, const char *text)
 static json_t *measure_all(const struct bench *bench, bool *complete)
 {
     const char *shim = clb_find_library();
-    json_t *list = shim != NULL ? clb_devices_ready() : NULL;
+    json_auto_t *list = shim != NULL ? clb_devices_ready() : NULL;
     if (list == NULL)
         return NULL;
-    json_decref(list);
     json_t *result = clb_ask_child(measure_bounds, (void *)(uintptr_t)bench);
     if (result == NULL)
         clb_fail(0, "the driver ended the process that measures");
@@ -341,7 +339,8 @@ int clb_command_bench(int argc, char **argv)
             return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
         bench.routines[bench.routine_count++] = (clb_routine)routine;
     }
-    json_t *result = from != NULL ? clb_result_load(from, "rows") : measure_all(&bench, &complete);
+    json_auto_t *result =
+        from != NULL ? clb_result_load(from, "rows") : measure_all(&bench, &complete);
     if (result == NULL)
         return CLB_EXIT_FAILED;
     if (clb_option('j') != NULL)
@@ -351,7 +350,6 @@ int clb_command_bench(int argc, char **argv)
     else
         print_table(result);
     bool drawn = plot == NULL || clb_plot_draw(plot, write_plot, result);
-    json_decref(result);
     if (!complete)
         clb_fail(
             0, "some calls can't be measured: the library has no such routine, or memory is short");

@@ -221,7 +221,7 @@ void clb_bindings_read(struct clb_bindings *bindings, const char *path)
 const char *clb_bindings_own_blas(const struct clb_bindings *bindings)
 {
     const char *own = NULL;
-    json_t *needed = json_object();
+    json_auto_t *needed = json_object();
     CLB_EACH_MEMBER(path, unused, bindings->objects)
         json_object_update(needed, clb_elf_read(path)->needs);
     CLB_EACH_MEMBER(path, unused, bindings->objects) {
@@ -230,6 +230,5 @@ const char *clb_bindings_own_blas(const struct clb_bindings *bindings)
             json_object_get(needed, clb_base_name(path)) == NULL)
             own = path;
     }
-    json_decref(needed);
     return own;
 }

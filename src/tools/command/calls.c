@@ -64,11 +64,10 @@ json_t *clb_library_report(const char *library)
 /* Calls so far that were computed on the shim's device alone. */
 static json_int_t count_device_calls(const char *library)
 {
-    json_t *report = clb_library_report(library);
+    json_auto_t *report = clb_library_report(library);
     json_int_t calls = 0;
     CLB_EACH_MEMBER(name, row, json_object_get(report, "routines"))
         calls += json_integer_value(json_object_get(row, "device"));
-    json_decref(report);
     return calls;
 }
 

@@ -94,7 +94,8 @@ static const char *find_problem(const json_t *used, const json_t *devices, size_
 
 json_t *clb_devices_list(void)
 {
-    json_t *answer = clb_ask_helper(), *devices = json_array();
+    json_auto_t *answer = clb_ask_helper();
+    json_t *devices = json_array();
     if (answer == NULL)
         return NULL;
     json_t *all = json_object_get(answer, "all"), *drivers = json_object_get(answer, "drivers");
@@ -112,13 +113,10 @@ json_t *clb_devices_list(void)
             add_devices(devices, driver, "the drivers don't work together");
     }
     const char *problem = find_problem(used, devices, json_array_size(drivers));
-    json_t *list =
-        json_pack("{s:o,s:{s:O,s:O,s:O?,s:O?},s:s?}", "devices", devices, "cache", "folder",
-                  json_object_get(answer, "cache"), "room", json_object_get(answer, "room"),
-                  "steps", used != NULL ? json_object_get(used, "steps") : NULL, "outdated",
-                  json_object_get(answer, "outdated"), "problem", problem);
-    json_decref(answer);
-    return list;
+    return json_pack("{s:o,s:{s:O,s:O,s:O?,s:O?},s:s?}", "devices", devices, "cache", "folder",
+                     json_object_get(answer, "cache"), "room", json_object_get(answer, "room"),
+                     "steps", used != NULL ? json_object_get(used, "steps") : NULL, "outdated",
+                     json_object_get(answer, "outdated"), "problem", problem);
 }
 
 json_t *clb_devices_ready(void)
@@ -201,7 +199,7 @@ int clb_command_devices(int argc, char **argv)
     const int first = clb_options_read(argc, argv);
     if (first < argc)
         return clb_fail(CLB_EXIT_USAGE, "it takes no operand: %s", argv[first]);
-    json_t *list = clb_devices_list();
+    json_auto_t *list = clb_devices_list();
     if (list == NULL)
         return CLB_EXIT_FAILED;
     const char *problem = json_string_value(json_object_get(list, "problem"));
@@ -209,7 +207,5 @@ int clb_command_devices(int argc, char **argv)
         clb_json_print(list);
     else
         clb_devices_print(stdout, list);
-    int status = problem == NULL ? EXIT_SUCCESS : clb_fail(CLB_EXIT_FAILED, "%s", problem);
-    json_decref(list);
-    return status;
+    return problem == NULL ? EXIT_SUCCESS : clb_fail(CLB_EXIT_FAILED, "%s", problem);
 }

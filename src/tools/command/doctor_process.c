@@ -52,11 +52,10 @@ static json_t *list_pieces(long pid, const char *name, char end, const char *mar
 
 static bool has_preload(long pid)
 {
-    json_t *variables = list_pieces(pid, "environ", '\0', "LD_PRELOAD=");
+    json_auto_t *variables = list_pieces(pid, "environ", '\0', "LD_PRELOAD=");
     bool found = false;
     CLB_EACH_MEMBER(variable, unused, variables)
         found = found || strstr(variable, "libclblas_shim") != NULL;
-    json_decref(variables);
     return found;
 }
 
@@ -74,9 +73,10 @@ static const char *first_key(json_t *object)
 void clb_doctor_process(long pid, bool as_json)
 {
     char exe[64], target[PATH_MAX];
-    json_t *define = json_object(), *refer = json_object(); /* paths of files with names of ours */
+    json_auto_t *define = json_object(),
+                *refer = json_object(); /* paths of files with names of ours */
     const char *shim = NULL;
-    json_t *paths = list_pieces(pid, "maps", '\n', "/");
+    json_auto_t *paths = list_pieces(pid, "maps", '\n', "/");
     snprintf(exe, sizeof exe, "/proc/%ld/exe", pid);
     ssize_t length = readlink(exe, target, sizeof target - 1);
     target[length > 0 ? length : 0] = '\0';
@@ -115,7 +115,4 @@ void clb_doctor_process(long pid, bool as_json)
             first_key(define) != NULL ? ", unless by dlsym from " : "",
             first_key(define) != NULL ? first_key(define) : "");
     clb_find_works("%s is loaded", shim != NULL ? clb_base_name(shim) : "");
-    json_decref(paths);
-    json_decref(define);
-    json_decref(refer);
 }

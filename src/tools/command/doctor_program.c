@@ -108,11 +108,10 @@ static json_t *describe_next(const struct results *results)
         bool is_next = false;
         CLB_EACH_MEMBER(name, list, json_object_get(results->report, "next"))
             is_next = is_next || clb_list_has(json_string_value(list), clb_base_name(path));
-        json_t *next =
+        json_auto_t *next =
             is_next && json_array_size(found) < MOST_LIBRARIES ? clb_next_describe(path) : NULL;
         if (*clb_text_of(next, "library") != '\0') /* otherwise it has LAPACK only */
             json_array_append(found, next);
-        json_decref(next);
     }
     json_t *next = json_array_size(found) == 0 ? clb_next_describe(NULL) : NULL;
     if (next != NULL)
@@ -236,10 +235,8 @@ static size_t count_ready(const json_t *devices)
 /* True when the program has waited for the compilation of kernels. */
 static bool has_compiled(const json_t *before)
 {
-    json_t *after = clb_devices_list();
-    bool more = after != NULL && count_ready(after) > count_ready(before);
-    json_decref(after);
-    return more;
+    json_auto_t *after = clb_devices_list();
+    return after != NULL && count_ready(after) > count_ready(before);
 }
 
 /* What the environment sets that sends calls elsewhere than the default mode; NULL: nothing. */
@@ -290,7 +287,7 @@ static void say_works(const json_t *all, const json_t *next, double saved)
 
 static void judge_report(const struct results *results, const json_t *next, const json_t *devices)
 {
-    json_t *all = sum_report(results->report);
+    json_auto_t *all = sum_report(results->report);
     const double rate = clb_number_of(next, "flops"), start = clb_number_of(next, "start"),
                  saved = estimate_saved(all, next), device = clb_number_of(all, "device"),
                  flops = clb_number_of(all, "product_flops"),
@@ -320,7 +317,6 @@ static void judge_report(const struct results *results, const json_t *next, cons
                  "the device did %.1f GFLOP/s in products of this program, and the next BLAS does "
                  "%.1f: the calls are small, or the device is slow",
                  1e-9 * flops / seconds, 1e-9 * rate);
-    json_decref(all);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

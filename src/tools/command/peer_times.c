@@ -114,7 +114,7 @@ static json_t *answer_cuda(void *unused)
 /* Make a file with its best settings, and the BLAS for what it does not do; -1: can't. */
 static int make_nvblas_settings(void)
 {
-    json_t *next = clb_next_describe(NULL);
+    json_auto_t *next = clb_next_describe(NULL);
     const char *library = clb_text_of(next, "library");
     const int file = *library != '\0' ? memfd_create("nvblas.conf", MFD_CLOEXEC) : -1;
     if (file >= 0)
@@ -122,7 +122,6 @@ static int make_nvblas_settings(void)
                 "NVBLAS_LOGFILE /dev/null\nNVBLAS_CPU_BLAS_LIB %s\nNVBLAS_GPU_LIST 0\n"
                 "NVBLAS_AUTOPIN_MEM_ENABLED\n",
                 library);
-    json_decref(next);
     return file;
 }
 
@@ -130,13 +129,13 @@ static json_t *time_nvblas(clb_routine routine, const size_t *sizes, size_t coun
 {
     static const char *const names[] = {"libnvblas.so.13", "libnvblas.so.12",
                                         "/usr/local/cuda/lib64/libnvblas.so"};
-    json_t *gpu = clb_ask_child(answer_cuda, NULL), *rows = json_array();
+    json_auto_t *gpu = clb_ask_child(answer_cuda, NULL);
+    json_t *rows = json_array();
     const bool is_set = getenv("NVBLAS_CONFIG_FILE") != NULL;
     const int file = json_is_array(gpu) && !is_set ? make_nvblas_settings() : -1;
     const bool ready = json_is_array(gpu) && (is_set || file >= 0);
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file); /* children inherit it */
-    json_decref(gpu);
     setenv("NVBLAS_CONFIG_FILE", path, 0);
     for (size_t i = 0; i < CLB_COUNT_OF(names) && ready && json_array_size(rows) == 0; i++) {
         json_decref(rows);

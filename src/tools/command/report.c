@@ -144,7 +144,7 @@ bool clb_report_add(json_t *sum, const char *path)
     FILE *file = is_input ? stdin : fopen(path, "re");
     if (file == NULL)
         return clb_fail(false, "%s: %s", path, strerror(errno));
-    json_t *report = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+    json_auto_t *report = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
     if (ferror(file))
         clb_fail(0, "%s: %s", path, strerror(errno));
     else if (report == NULL)
@@ -159,7 +159,6 @@ bool clb_report_add(json_t *sum, const char *path)
             json_object_set_new(report, "processes", json_integer(1));
         add(sum, report);
     }
-    json_decref(report);
     return good;
 }
 
@@ -319,7 +318,7 @@ static void subtract(json_t *row, const char *from, const char *what)
 
 void clb_report_print(FILE *stream, const json_t *sum)
 {
-    json_t *all = clb_report_total(sum);
+    json_auto_t *all = clb_report_total(sum);
     size_t count;
     struct report_row *rows = sort_rows(sum, &count);
     double processes = clb_number_of(sum, "processes");
@@ -341,7 +340,6 @@ void clb_report_print(FILE *stream, const json_t *sum)
     print_small_calls(stream, all);
     print_rates_decided(stream, sum);
     free(rows);
-    json_decref(all);
 }
 
 /* ---- the plot -------------------------------------------------------------------------------- */
@@ -384,7 +382,7 @@ int clb_command_report(int argc, char **argv)
     const char *plot = clb_option('o');
     if (first == argc)
         return clb_fail(CLB_EXIT_USAGE, "no file, see --help");
-    json_t *sum = json_object();
+    json_auto_t *sum = json_object();
     for (int i = first; i < argc; i++) {
         if (!clb_report_add(sum, argv[i]))
             status = CLB_EXIT_FAILED;
@@ -396,6 +394,5 @@ int clb_command_report(int argc, char **argv)
         clb_report_print(stdout, sum);
     if (any && plot != NULL && !clb_plot_draw(plot, write_plot, sum))
         status = CLB_EXIT_FAILED;
-    json_decref(sum);
     return status;
 }

@@ -21,7 +21,7 @@ static int run_with_report(char **program)
     snprintf(stats, sizeof stats, "%s/%%p.json", folder);
     setenv("CLBLAS_SHIM_STATS", stats, 1);
     int status = clb_run_program(program);
-    json_t *sum = json_object();
+    json_auto_t *sum = json_object();
     clb_consume_folder(folder, add_report, sum);
     if (json_object_size(sum) > 0)
         clb_report_print(stderr, sum);
@@ -30,7 +30,6 @@ static int run_with_report(char **program)
                  "or it made no BLAS or LAPACK call");
     else if (status != CLB_EXIT_NO_EXEC && status != CLB_EXIT_NOT_FOUND)
         clb_fail(0, "no BLAS or LAPACK call of %s reached the library", program[0]);
-    json_decref(sum);
     free(folder);
     return status;
 }

@@ -98,10 +98,8 @@ static bool make_ordered_calls(const char *library, int orders)
         if (send(orders, &time, sizeof time, MSG_NOSIGNAL) != sizeof time)
             break;
     }
-    json_t *report = clb_library_report(library);
-    const bool has_device = report != NULL && strcmp(clb_text_of(report, "device"), "none") != 0;
-    json_decref(report);
-    return has_device;
+    json_auto_t *report = clb_library_report(library);
+    return report != NULL && strcmp(clb_text_of(report, "device"), "none") != 0;
 }
 
 struct child {
@@ -298,14 +296,13 @@ static json_t *list_missing(void *list)
 static bool next_is_there(void)
 {
     char *list = getenv("CLBLAS_SHIM_NEXT");
-    json_t *missing = list != NULL ? clb_ask_child(list_missing, list) /* takes a copy apart */
-                                   : json_array();
+    json_auto_t *missing = list != NULL ? clb_ask_child(list_missing, list) /* takes a copy apart */
+                                        : json_array();
     const bool there = missing != NULL && json_array_size(missing) == 0;
     const char *error = json_string_value(json_array_get(missing, 0));
     if (!there)
         clb_fail(0, "CLBLAS_SHIM_NEXT=%s: %s", list,
                  error != NULL ? error : "a library ends the process that opens it");
-    json_decref(missing);
     return there;
 }
 

@@ -224,10 +224,8 @@ static int conclude(double before)
            "upstream:\n\n",
            1e-9 * search.rate, 1e-9 * before);
     clb_tune_print_row(search.class, search.now.precision, &search.now.tuning);
-    json_t *kept = clb_ask_child(answer_keep, NULL);
-    const bool good = json_is_array(kept);
-    json_decref(kept);
-    if (!good)
+    json_auto_t *kept = clb_ask_child(answer_keep, NULL);
+    if (!json_is_array(kept))
         return clb_fail(CLB_EXIT_FAILED, "the row can't be kept: there is no cache to write to");
     printf("\nIt is kept in the cache, and programs use it from now on.\n");
     return EXIT_SUCCESS;

@@ -132,21 +132,19 @@ int clb_command_warm(int argc, char **argv)
         if (!add_routine(steps, argv[i]))
             return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
     }
-    json_t *before = clb_devices_ready();
+    json_auto_t *before = clb_devices_ready();
     if (before == NULL)
         return CLB_EXIT_FAILED;
     const char *obstacle = find_obstacle(before, steps);
     int ready = count_steps(steps, before, "passed", NULL);
-    json_t *after = obstacle == NULL && do_steps(steps, before) ? clb_devices_list() : NULL;
+    json_auto_t *after = obstacle == NULL && do_steps(steps, before) ? clb_devices_list() : NULL;
     if (obstacle != NULL)
         clb_fail(0, "%s", obstacle);
-    json_decref(before);
     if (after == NULL)
         return CLB_EXIT_FAILED;
     int all = count_steps(steps, after, NULL, NULL),
         now = count_steps(steps, after, "passed", NULL);
     printf("Of %d sets of kernels %d are ready, %d were before.\n", all, now, ready);
-    json_decref(after);
     return now == all ? EXIT_SUCCESS
                       : clb_fail(CLB_EXIT_FAILED,
                                  "%d can't be had on this device: CLBLAS_SHIM_LOG=warn %s",
