@@ -274,19 +274,15 @@ static void write_plot(FILE *script, const json_t *bench, const char *file)
 
 static bool parse_sizes(struct bench *bench, const char *text)
 {
-    bench->size_count = 0;
-    for (const char *at = text;; at++) {
-        char *end;
-        unsigned long n = *at >= '0' && *at <= '9' ? strtoul(at, &end, 10) : 0;
-        size_t last = bench->size_count > 0 ? bench->sizes[bench->size_count - 1] : 0;
-        if (n <= last || n > LARGEST || bench->size_count == MOST_SIZES ||
-            (*end != ',' && *end != '\0'))
-            return false;
-        bench->sizes[bench->size_count++] = n;
-        at = end;
-        if (*at == '\0')
-            return true;
+    unsigned long n, last = 0;
+    for (int used; bench->size_count < MOST_SIZES && *text >= '0' && *text <= '9' &&
+                   sscanf(text, "%lu%n", &n, &used) == 1 && n > last && n <= LARGEST;
+         text += used + 1) {
+        bench->sizes[bench->size_count++] = last = n;
+        if (text[used] != ',')
+            return text[used] == '\0';
     }
+    return false;
 }
 
 /* NULL after a message. */

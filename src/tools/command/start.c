@@ -14,69 +14,57 @@
 
 /* ---- files of the installation --------------------------------------------------------------- */
 
-/* The first of these that can be accessed so; those without a leading slash are relative to the
- * folder of this program. */
-static char *find_file(const char *const *candidates, int mode)
+/* A file in the first of these folders where it can be accessed so; those without a leading slash
+ * are relative to the folder of this program. NULL after a message. */
+static const char *find_file(const char *name, const char *const *folders, int mode)
 {
-    static char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    char self[PATH_MAX], path[3 * PATH_MAX];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length > 0 ? length : 0] = '\0';
     char *slash = strrchr(self, '/');
     if (slash != NULL)
         *slash = '\0';
-    for (; *candidates != NULL; candidates++) {
-        char path[2 * PATH_MAX];
-        snprintf(path, sizeof path, "%s%s%s", **candidates == '/' ? "" : self,
-                 **candidates == '/' ? "" : "/", *candidates);
+    for (; *folders != NULL; folders++) {
+        snprintf(path, sizeof path, "%s%s%s/%s", **folders == '/' ? "" : self,
+                 **folders == '/' ? "" : "/", *folders, name);
         if (access(path, mode) == 0)
             return realpath(path, NULL);
     }
+    clb_fail(0, "%s is neither beside this program nor in %s", name, folders[-1]);
     return NULL;
 }
 
-#define LIBRARY "libclblas_shim.so.0"
-#define HELPER  "clblas-shim-probe"
+#define HELPER "clblas-shim-probe"
 
-/* The second where the program is in libexec. */
 const char *clb_find_library(void)
 {
-    static const char *const candidates[] = {".libs/" LIBRARY, "../../lib/" LIBRARY,
-                                             "../lib/" LIBRARY, CLB_LIBDIR "/" LIBRARY, NULL};
-    static char *library;
-    if (library == NULL && (library = find_file(candidates, R_OK)) == NULL)
-        clb_fail(0, "%s is neither beside this program nor in %s", LIBRARY, CLB_LIBDIR);
+    /* The second where the program is in libexec. */
+    static const char *const folders[] = {".libs", "../../lib", "../lib", CLB_LIBDIR, NULL};
+    static const char *library;
+    if (library == NULL)
+        library = find_file("libclblas_shim.so.0", folders, R_OK);
     return library;
 }
 
-/* A program of the package, in the build folder, as it is installed wherever that was moved to, or
- * where it was installed. Kept until the process ends. */
-static const char *find_program(const char *name, const char *wanted)
-{
-    char moved[64], installed[PATH_MAX];
-    snprintf(moved, sizeof moved, "../libexec/clblas-shim/%s", name);
-    snprintf(installed, sizeof installed, "%s/%s", CLB_PKGLIBEXECDIR, name);
-    const char *const candidates[] = {name, moved, installed, NULL};
-    const bool is_named = wanted != NULL && wanted[0] == '/';
-    const char *program = is_named ? wanted : find_file(candidates, X_OK);
-    if (program == NULL)
-        clb_fail(0, "%s is neither beside this program nor in %s", name, CLB_PKGLIBEXECDIR);
-    if (!is_named || access(program, X_OK) == 0)
-        return program;
-    clb_fail(0, "%s: %s", program, strerror(errno));
-    return NULL;
-}
+/* Of the package's programs: the build folder's, that which they are installed in wherever that was
+ * moved to, and that which they were installed in. */
+static const char *const programs[] = {".", "../libexec/clblas-shim", CLB_PKGLIBEXECDIR, NULL};
 
 const char *clb_find_helper(void)
 {
     static const char *helper;
-    if (helper == NULL)
-        helper = find_program(HELPER, getenv("CLBLAS_SHIM_PROBE"));
+    const char *wanted = getenv("CLBLAS_SHIM_PROBE");
+    const bool is_named = wanted != NULL && wanted[0] == '/';
+    if (helper == NULL && is_named && access(wanted, X_OK) != 0)
+        clb_fail(0, "%s: %s", wanted, strerror(errno));
+    else if (helper == NULL)
+        helper = is_named ? wanted : find_file(HELPER, programs, X_OK);
     return helper;
 }
 
 const char *clb_find_ladder(void)
 {
-    return find_program("clblas-shim-ladder", NULL);
+    return find_file("clblas-shim-ladder", programs, X_OK);
 }
 
 /* ---- children -------------------------------------------------------------------------------- */
