@@ -41,13 +41,9 @@ print_command_manual()
     list_commands | escape | awk -F '\t' '{ printf ".B clblas\\-shim %s\n[OPTION...] %s\n.br\n", $1, $2 }'
     cat <<'END'
 .SH DESCRIPTION
-Runs unmodified programs under the library
-.BR clblas_shim (7),
-which computes their large BLAS and LAPACK calls on an OpenCL device, and tells what comes of it.
-.B \-\-help
-after a command prints its options,
-.B \-\-version
-the version. Messages are one line on standard error.
+Runs unmodified programs under the library \fBclblas_shim\fR(7), which computes their large BLAS and LAPACK calls on an
+OpenCL device, and tells what comes of it. \fB\-\-help\fR after a command prints its options, \fB\-\-version\fR the
+version. Messages are one line on standard error.
 .SH COMMANDS
 END
     list_commands | escape | while IFS='	' read -r name operands summary text; do
@@ -59,15 +55,9 @@ END
 .SH EXIT STATUS
 0 where all went well, 1 for a failure, 64 where the command was used wrongly, unless a command above says otherwise.
 .SH ENVIRONMENT
-The variables of
-.BR clblas_shim (7),
-.BR TMPDIR ,
-and
-.BR NO_COLOR ,
-which keeps colours from a terminal.
+The variables of \fBclblas_shim\fR(7), \fBTMPDIR\fR, and \fBNO_COLOR\fR, which keeps colours from a terminal.
 .SH SEE ALSO
-.BR clblas_shim (7),
-.BR ld.so (8)
+\fBclblas_shim\fR(7), \fBld.so\fR(8)
 END
 }
 
@@ -83,15 +73,11 @@ print_library_manual()
     head_of clblas_shim 7 'clblas_shim \- BLAS and LAPACK on an OpenCL device for unmodified programs'
     cat <<'END'
 .SH SYNOPSIS
-.B clblas\-shim run
-.I program
+\fBclblas\-shim run\fR \fIprogram\fR
 .br
-.B LD_PRELOAD=libclblas_shim.so.0
-.I program
+\fBLD_PRELOAD=libclblas_shim.so.0\fR \fIprogram\fR
 .br
-.B cc
-.I program.c
-.B \-lclblas_shim \-lblas
+\fBcc\fR \fIprogram.c\fR \fB\-lclblas_shim \-lblas\fR
 .SH DESCRIPTION
 The library has the names of BLAS's and LAPACK's routines for products, triangular systems, LU, Cholesky, QR and LQ
 factorisations and inverses. It computes large calls on an OpenCL device. All other calls, and what a device that
@@ -109,11 +95,9 @@ END
     print_table reason
     cat <<'END'
 .SH FILES
-.I ~/.cache/clblas\-shim
-has compiled kernels, and what has become of their checks.
+\fI~/.cache/clblas\-shim\fR has compiled kernels, and what has become of their checks.
 .SH SEE ALSO
-.BR clblas\-shim (1),
-.BR clinfo (1)
+\fBclblas\-shim\fR(1), \fBclinfo\fR(1)
 END
 }
 
