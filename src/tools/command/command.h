@@ -116,8 +116,8 @@ void clb_preload(const char *library);
  * Returns its exit status as a shell has it. */
 int clb_run_program(char **program);
 
-/* Have a child process compute an answer: libraries that it loads, and what it does to its
- * environment, leave no trace here. NULL: it has died. */
+/* Have a child process compute an answer, without LD_PRELOAD: libraries that it loads, and what it
+ * does to its environment, leave no trace here. NULL: it has died. */
 json_t *clb_ask_child(json_t *(*answer)(void *argument), void *argument);
 
 /* A new folder for temporary files. NULL after a message. */

@@ -106,6 +106,7 @@ static json_t *ask(const char *helper, json_t *(*answer)(void *argument), void *
     if (child == 0 && helper != NULL)
         become_helper(helper, arguments, pipes[1]);
     if (child == 0) {
+        unsetenv("LD_PRELOAD");
         json_dumpfd(answer(argument), pipes[1], JSON_COMPACT);
         _exit(0);
     }
