@@ -63,29 +63,18 @@ static void find_in_parallel(void)
         memcpy(&in_parallel, &address, sizeof in_parallel);
 }
 
-/* True inside a parallel region of OpenMP: the program has a thread on every CPU already. */
-static bool inside_parallel_region(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_in_parallel);
-    return in_parallel != NULL && in_parallel() != 0;
-}
-
-/* CPUs that this thread may use besides the one it runs on. */
-static size_t spare_cpus(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 0;
-    int count = CPU_COUNT(&set);
-    return count > 1 ? (size_t)count - 1 : 0;
-}
-
 void clb_workers_lend(struct clb_workers *team, size_t wanted, bool forced)
 {
     *team = (struct clb_workers){0};
-    if (!forced)
-        wanted = inside_parallel_region() ? 0 : clb_min(wanted, spare_cpus());
+    if (!forced) {
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+        cpu_set_t cpus; /* that this thread may use, also the one it runs on */
+        pthread_once(&once, find_in_parallel);
+        /* Inside a parallel region of OpenMP the program has a thread on every CPU already. */
+        const bool busy = (in_parallel != NULL && in_parallel() != 0) ||
+                          sched_getaffinity(0, sizeof cpus, &cpus) != 0;
+        wanted = busy ? 0 : clb_min(wanted, (size_t)CPU_COUNT(&cpus) - 1);
+    }
     wanted = clb_min(wanted, CLB_MAX_WORKERS);
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < CLB_MAX_WORKERS && team->count < wanted; i++) {

@@ -30,13 +30,6 @@ static const char *ask_openblas(const char *library, const char *name)
     return function != NULL ? function() : "";
 }
 
-/* Floating-point operations per second of DGEMM: the best of three, where they are quick. */
-static double measure(const struct clb_target *target)
-{
-    struct clb_call call = clb_trial_make(CLB_ROUTINE_dgemm, ORDER, ORDER, ORDER, 0);
-    return 2.0 * ORDER * ORDER * ORDER / clb_trial_run(&call, target, 0, 3, 0.1).best;
-}
-
 /* The library's dgemm under the first name that it has: the search would go on to others. */
 static const struct clb_target *find_target(const char *library)
 {
@@ -79,7 +72,10 @@ static json_t *describe(const char *library)
         "core", ask_openblas(info.dli_fname, "openblas_get_corename"), "optimised",
         target->optimised || *config != '\0', "threads",
         target->get_threads != NULL ? target->get_threads() : 0, "cpus", CPU_COUNT(&cpus));
-    json_object_set_new(result, "flops", json_real(measure(target)));
+    /* Of DGEMM the best of three, where they are quick. */
+    struct clb_call call = clb_trial_make(CLB_ROUTINE_dgemm, ORDER, ORDER, ORDER, 0);
+    const double seconds = clb_trial_run(&call, target, 0, 3, 0.1).best;
+    json_object_set_new(result, "flops", json_real(2.0 * ORDER * ORDER * ORDER / seconds));
     const struct clb_cost_machine owner = clb_owner_of(target);
     json_object_set_new(result, "start", json_real(clb_profile_start_cost(&owner)));
     free(resolved);

@@ -199,20 +199,6 @@ static void learn(clb_side side, clb_routine routine, int64_t n, const double *s
         clb_profile_learn(&owner, side, &cost, seconds[i]);
 }
 
-/* How many calls a row has, by how long one is expected to take; 0: not known. */
-static void plan(double expected, struct size_order *order)
-{
-    const double most = expected > 0 ? fmin(ROW / expected, MOST_CALLS) : FIRST_CALLS;
-    order->calls = (size_t)fmax(most, 1);
-    order->uncounted = expected > LONG ? 0 : expected > ROW / 4 ? 1 : 2;
-}
-
-/* Larger sizes are then extrapolated from those that were measured. */
-static bool is_settled(const struct tuning *tuning, clb_routine routine)
-{
-    return tuning->much_faster[routine] >= MUCH_FASTER_AT && clb_cost_has(clb_device_expected());
-}
-
 /* A size of a routine, on the sides that are not too slow for it. */
 static void measure(struct tuning *tuning, clb_routine routine, int64_t n, double slow)
 {
@@ -220,10 +206,12 @@ static void measure(struct tuning *tuning, clb_routine routine, int64_t n, doubl
     struct size_order orders[CLB_SIDES];
     size_t done[CLB_SIDES] = {0}, turns = TURNS;
     for (int i = 0; i < CLB_SIDES; i++) {
-        /* Half more than linearly, so that a row is not much longer than it should be. */
-        const double expected = 2 * tuning->took[i][routine];
-        orders[i] = (struct size_order){.routine = routine, .n = n};
-        plan(expected, &orders[i]);
+        /* Half more than linearly, so that a row is not much longer than it should be; 0: it is not
+         * known. */
+        const double expected = 2 * tuning->took[i][routine],
+                     most = expected > 0 ? fmin(ROW / expected, MOST_CALLS) : FIRST_CALLS;
+        const size_t uncounted = expected > LONG ? 0 : expected > ROW / 4 ? 1 : 2;
+        orders[i] = (struct size_order){routine, n, uncounted, (size_t)fmax(most, 1)};
         if (expected > LONG)
             turns = TURNS_LONG;
     }
@@ -264,7 +252,10 @@ static bool measure_all(const char *library, bool quick)
     for (int class = FIRST_CLASS; class <= LAST_CLASS; class ++) {
         for (int r = 0; r < CLB_ROUTINES && clb_now() < tuning.end; r++) {
             const clb_routine routine = (clb_routine)r;
-            if (is_measured(routine, quick) && !is_settled(&tuning, routine))
+            /* Larger sizes are then extrapolated from those that were measured. */
+            const bool settled =
+                tuning.much_faster[r] >= MUCH_FASTER_AT && clb_cost_has(clb_device_expected());
+            if (!settled && is_measured(routine, quick))
                 measure(&tuning, routine, order_of(routine, class),
                         quick ? LONGEST_QUICK : LONGEST);
         }
