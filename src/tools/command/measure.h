@@ -99,10 +99,13 @@ struct clb_tune_space {
     const struct clb_tune_axis *axes;
     size_t count;
     void (*repair)(size_t *value);                      /* after one was changed; may be NULL */
-    bool (*sensible)(const size_t *value, size_t real); /* worth a build */
+    bool (*sensible)(const size_t *value, size_t real); /* see below; may be NULL */
 };
 
 const struct clb_tune_space *clb_tune_space_of(clb_family family);
+
+/* Whether values are worth a build: the operands' pieces fit in local memory, too. */
+bool clb_tune_is_sensible(clb_family family, const size_t *value, size_t real);
 
 /* Print a row for src/engine/tuning/gemm.def. */
 void clb_tune_print_row(const char *class, clb_precision precision,

@@ -146,7 +146,8 @@ static bool consider(struct candidate candidate)
     size_t *value = candidate.tuning.value;
     if (search.space->repair != NULL)
         search.space->repair(value);
-    if (!search.space->sensible(value, clb_precision_real_size(candidate.precision)) ||
+    if (!clb_tune_is_sensible(candidate.tuning.family, value,
+                              clb_precision_real_size(candidate.precision)) ||
         was_seen(value))
         return false;
     double rate = rate_of(&candidate);

@@ -21,14 +21,6 @@ static void round_up(size_t *value, clb_param param, clb_param unit)
     value[param] = clb_round_up(value[param], clb_max(value[unit], 1));
 }
 
-/* Whether the pieces of the operands fit in local memory. */
-static bool fits(const size_t *value, size_t bytes)
-{
-    return value[CLB_PARAM_STAGES] * (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) *
-               value[CLB_PARAM_KU] * bytes <=
-           LOCAL_MAX;
-}
-
 /* ---- cpu ---- */
 
 static const struct clb_tune_axis cpu_axes[] = {
@@ -101,7 +93,7 @@ static bool portable_sensible(const size_t *value, size_t real)
     const size_t unroll = value[CLB_PARAM_UNROLL];
     return family->fits(family, value, &device, real) && clb_gemm_group(family, value) >= 32 &&
            (unroll == 0 || value[CLB_PARAM_KU] % unroll == 0) && value[CLB_PARAM_VW] * real <= 16 &&
-           value[CLB_PARAM_WM] * value[CLB_PARAM_WN] * real <= 640 && fits(value, real);
+           value[CLB_PARAM_WM] * value[CLB_PARAM_WN] * real <= 640;
 }
 
 /* ---- nv-dmma ---- */
@@ -131,10 +123,10 @@ static size_t count_warps(const size_t *value)
 static bool dmma_sensible(const size_t *value, size_t real)
 {
     const size_t warps = count_warps(value);
+    (void)real;
     return warps >= 2 && warps <= 16 &&
            value[CLB_PARAM_WARP_M] * value[CLB_PARAM_WARP_N] / 32 <= 96 &&
-           (value[CLB_PARAM_COPY] == 2 || value[CLB_PARAM_LAG] < value[CLB_PARAM_STAGES]) &&
-           fits(value, real);
+           (value[CLB_PARAM_COPY] == 2 || value[CLB_PARAM_LAG] < value[CLB_PARAM_STAGES]);
 }
 
 /* ---- nv-bf16x6, nv-fp16x3 ---- */
@@ -147,18 +139,6 @@ static const struct clb_tune_axis split_axes[] = {
     AXIS(GROUP, 1, 2, 4, 6, 8, 12, 16, 32),
     AXIS(PACK_WG, 64, 128, 256, 512, 1024),
 };
-
-static bool bf16x6_sensible(const size_t *value, size_t real)
-{
-    (void)real;
-    return fits(value, 6);
-}
-
-static bool fp16x3_sensible(const size_t *value, size_t real)
-{
-    (void)real;
-    return fits(value, 4);
-}
 
 /* ---- nv-bf16-sync ---- */
 
@@ -179,7 +159,7 @@ static bool bf16_sync_sensible(const size_t *value, size_t real)
     const size_t warps = count_warps(value);
     (void)real;
     return warps >= 4 && warps <= 16 && wm * wn / 16 + wm / 2 + wn * 3 / 2 <= 216 &&
-           warps * 32 * (wm * wn / 16) <= 48 * 1024 && fits(value, 6);
+           warps * 32 * (wm * wn / 16) <= 48 * 1024;
 }
 
 const struct clb_tune_space *clb_tune_space_of(clb_family family)
@@ -189,12 +169,22 @@ const struct clb_tune_space *clb_tune_space_of(clb_family family)
         [CLB_FAMILY_PORTABLE] = {portable_axes, CLB_COUNT_OF(portable_axes), portable_repair,
                                  portable_sensible},
         [CLB_FAMILY_NV_DMMA] = {dmma_axes, CLB_COUNT_OF(dmma_axes), NULL, dmma_sensible},
-        [CLB_FAMILY_NV_BF16X6] = {split_axes, CLB_COUNT_OF(split_axes), NULL, bf16x6_sensible},
-        [CLB_FAMILY_NV_FP16X3] = {split_axes, CLB_COUNT_OF(split_axes), NULL, fp16x3_sensible},
+        [CLB_FAMILY_NV_BF16X6] = {split_axes, CLB_COUNT_OF(split_axes), NULL, NULL},
+        [CLB_FAMILY_NV_FP16X3] = {split_axes, CLB_COUNT_OF(split_axes), NULL, NULL},
         [CLB_FAMILY_NV_BF16_SYNC] = {bf16_sync_axes, CLB_COUNT_OF(bf16_sync_axes), NULL,
                                      bf16_sync_sensible},
     };
     return &spaces[family];
+}
+
+bool clb_tune_is_sensible(clb_family family, const size_t *value, size_t real)
+{
+    const struct clb_tune_space *space = clb_tune_space_of(family);
+    const size_t pieces = clb_gemm_family_get(family)->pieces,
+                 stage = (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) * value[CLB_PARAM_KU] *
+                         (pieces != 0 ? pieces : real);
+    return value[CLB_PARAM_STAGES] * stage <= LOCAL_MAX &&
+           (space->sensible == NULL || space->sensible(value, real));
 }
 
 void clb_tune_print_row(const char *class, clb_precision precision,
