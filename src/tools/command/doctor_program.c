@@ -119,17 +119,6 @@ static json_t *describe_next(const struct results *results)
     return found;
 }
 
-/* The fastest of them. */
-static const json_t *best_next(const json_t *list)
-{
-    const json_t *best = json_array_get(list, 0);
-    CLB_EACH(next, list) {
-        if (clb_number_of(next, "flops") > clb_number_of(best, "flops"))
-            best = next;
-    }
-    return best;
-}
-
 /* ---- bindings -------------------------------------------------------------------------------- */
 
 static void judge_bindings(const struct results *results, const char *path)
@@ -334,9 +323,11 @@ int clb_doctor_program(char **program, const json_t *devices, json_t *result, bo
     if (!run_program(program, &results))
         return CLB_EXIT_FAILED;
     json_t *list = describe_next(&results);
-    const json_t *best = best_next(list);
-    CLB_EACH(next, list)
+    json_t *best = json_array_get(list, 0); /* the fastest */
+    CLB_EACH(next, list) {
         clb_doctor_next(next, devices, true, as_json);
+        best = clb_number_of(next, "flops") > clb_number_of(best, "flops") ? next : best;
+    }
     judge_bindings(&results, path);
     if (json_object_size(results.report) > 0)
         judge_report(&results, best, devices);
@@ -347,7 +338,7 @@ int clb_doctor_program(char **program, const json_t *devices, json_t *result, bo
             clb_report_print(stdout, results.report);
         }
     }
-    json_object_set(result, "next", best != NULL ? (json_t *)(uintptr_t)best : json_null());
+    json_object_set(result, "next", best != NULL ? best : json_null());
     json_object_set_new(result, "next_libraries", list);
     json_object_set_new(result, "bindings", results.bindings.rows);
     json_object_set_new(result, "report", results.report);

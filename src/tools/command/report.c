@@ -263,7 +263,8 @@ static void print_hints(FILE *stream, const json_t *total)
 #define MANY_CALLS 1000
 #define SMALL_CALL 1e-3 /* seconds */
 
-static void print_small_calls(FILE *stream, const json_t *total)
+/* That small calls were sent to the device, and which devices were not used. */
+static void print_advice(FILE *stream, const json_t *sum, const json_t *total)
 {
     const double calls = clb_number_of(total, "device"),
                  seconds = clb_number_of(total, "seconds_device");
@@ -274,10 +275,6 @@ static void print_small_calls(FILE *stream, const json_t *total)
                 "threshold, sends\nsmall ones there, too; by default only those go that are "
                 "expected to gain.\n",
                 calls, 1e3 * seconds / calls);
-}
-
-static void print_rates_decided(FILE *stream, const json_t *sum)
-{
     CLB_EACH(decision, json_object_get(sum, "rates")) {
         const char *dropped, *used;
         if (json_unpack(decision, "{s:s,s:s}", "dropped", &dropped, "used", &used) == 0)
@@ -337,8 +334,7 @@ void clb_report_print(FILE *stream, const json_t *sum)
     print_rates(stream, all);
     print_saved(stream, all);
     print_hints(stream, all);
-    print_small_calls(stream, all);
-    print_rates_decided(stream, sum);
+    print_advice(stream, sum, all);
     free(rows);
 }
 
