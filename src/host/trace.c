@@ -22,7 +22,7 @@ struct span {
 const char *clb_trace_file;
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER; /* guards what follows */
 static struct span *spans;
-static size_t count, capacity, lost;
+static size_t count, lost;
 static double device_offset = INFINITY; /* finite when there is a span of the device */
 
 void clb_trace_open(const char *name)
@@ -31,25 +31,14 @@ void clb_trace_open(const char *name)
     clb_report_file_note(name);
 }
 
-static bool make_room(void)
-{
-    if (count < capacity)
-        return true;
-    size_t wanted = capacity == 0 ? 1024 : 2 * capacity;
-    struct span *larger = wanted > MAX_SPANS ? NULL : realloc(spans, wanted * sizeof *spans);
-    if (larger == NULL)
-        return false;
-    spans = larger;
-    capacity = wanted;
-    return true;
-}
-
 static void add(const struct span *span, double offset)
 {
     if (clb_lock(&lock)) /* the trace of a forked child begins with the fork */
         count = lost = 0;
     device_offset = fmin(device_offset, offset);
-    if (make_room())
+    if (spans == NULL) /* pages are there once they are written to */
+        spans = calloc(MAX_SPANS, sizeof *spans);
+    if (spans != NULL && count < MAX_SPANS)
         spans[count++] = *span;
     else
         lost++;
@@ -114,7 +103,7 @@ __attribute__((destructor)) static void write_trace_at_exit(void)
     clb_text_free(&text);
     free(spans);
     spans = NULL;
-    count = capacity = 0;
+    count = 0;
     clb_trace_file = NULL;
     clb_unlock(&lock);
 }
