@@ -6,9 +6,8 @@
  * (struct clb_mutex does).
  *
  * The C library does not take the dynamic linker's lock for a fork. A child that was forked while
- * another thread loaded a library inherits half-made tables: its own dlopen ends the process
- * ("dl_open_worker_begin: Assertion ... RT_CONSISTENT failed"), or it hangs at exit. So a fork
- * waits, for a limited time, while the shim causes libraries to be loaded. */
+ * another thread loaded a library inherits half-made tables: its own dlopen ends the process, or it
+ * hangs at exit. So a fork waits, for a limited time, while the shim has libraries loaded. */
 #include "process.h"
 
 #include <sched.h>

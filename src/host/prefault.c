@@ -1,7 +1,6 @@
 /* Prefaults memory that the program has allocated and not touched. The first write to a page causes
- * a page fault, which takes longer than copying the data. Idle threads can have pages allocated
- * beforehand, in batches, and as huge pages where possible (H200 host, 2026-11: writing 0.5 GiB of
- * results to such memory takes 23 ms instead of 67; 14 ms when the pages are present).
+ * a page fault, which takes longer than copying the data: three times in all. Idle threads can have
+ * pages allocated beforehand, in batches, and as huge pages where possible.
  *
  * Only whole pages inside a range are prefaulted, and their content does not change. When the
  * system lacks or refuses a request, the pages are allocated by faults. */

@@ -4,10 +4,10 @@
  * that this process asks for, rows of the same one, in turns: a machine whose speed changes is as
  * slow for both. The side whose turn it is not is stopped, since threads of BLAS libraries and of
  * drivers spin for a while after a call; after a turn they sleep, so a row's first calls don't
- * count. The medians of the rows go to the profile, in place of what the library in the children
- * has written at their end. Where the device has been much faster at two sizes of a routine, and
- * its times are known (cost.def), larger ones are not measured: the table's times, times the ratio
- * to those that were, say enough of them. */
+ * count. The rows' medians go to the profile, in place of what the children's library has written.
+ * Where the device was much faster at two sizes of a routine, and its times are known (cost.def),
+ * larger ones are not measured: the table's times, times the ratio to those that were, say enough.
+ */
 #include "measure.h"
 #include "trial.h"
 #include "shim/route/profile.h"
