@@ -365,5 +365,5 @@ static int run_ladder(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    return clb_command_choose("ladder") ? clb_end(run_ladder(argc, argv)) : CLB_EXIT_USAGE;
+    return clb_command_choose("ladder") >= 0 ? clb_end(run_ladder(argc, argv)) : CLB_EXIT_USAGE;
 }

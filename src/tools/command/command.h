@@ -28,8 +28,8 @@ enum {
 #undef CLB_COMMAND
 #undef CLB_OPTION
 
-/* The sub-command whose options are read; false where there is none of this name. */
-bool clb_command_choose(const char *name);
+/* The sub-command whose options are read: its row in commands.def, -1 where there is none. */
+int clb_command_choose(const char *name);
 /* Print the help of the sub-command, or where none is chosen that of the command. */
 void clb_help_print(void);
 /* What the process returns: the status, unless the output can't be written. */

@@ -7,11 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-} commands[] = {
-#define CLB_COMMAND(name, operands, summary, text) {#name, clb_command_##name},
+static int (*const commands[])(int argc, char **argv) = {
+#define CLB_COMMAND(name, operands, summary, text) clb_command_##name,
 #define CLB_OPTION(command, letter, name, argument, help)
 #include "commands.def"
 #undef CLB_COMMAND
@@ -44,9 +41,8 @@ int main(int argc, char **argv)
         printf("clblas-shim " CLB_VERSION "\n");
         return clb_end(EXIT_SUCCESS);
     }
-    for (size_t i = 0; i < CLB_COUNT_OF(commands); i++) {
-        if (strcmp(name, commands[i].name) == 0 && clb_command_choose(name))
-            return clb_end(commands[i].run(argc - 1, argv + 1));
-    }
+    const int chosen = clb_command_choose(name);
+    if (chosen >= 0)
+        return clb_end(commands[chosen](argc - 1, argv + 1));
     return clb_fail(CLB_EXIT_USAGE, "unknown command %s, see clblas-shim --help", name);
 }

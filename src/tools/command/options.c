@@ -129,13 +129,11 @@ int clb_end(int status)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-bool clb_command_choose(const char *name)
+int clb_command_choose(const char *name)
 {
-    for (size_t i = 0; i < CLB_COUNT_OF(commands); i++) {
-        if (strcmp(name, commands[i].name) == 0)
-            chosen = &commands[i];
-    }
-    return chosen != NULL;
+    for (size_t i = 0; i < CLB_COUNT_OF(commands) && chosen == NULL; i++)
+        chosen = strcmp(name, commands[i].name) == 0 ? &commands[i] : NULL;
+    return chosen != NULL ? (int)(chosen - commands) : -1;
 }
 
 static const char *given[128]; /* by letter: the argument of an option that was given, or "" */
