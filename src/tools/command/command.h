@@ -25,8 +25,6 @@ enum {
 #define CLB_COMMAND(name, operands, summary, text) int clb_command_##name(int argc, char **argv);
 #define CLB_OPTION(command, letter, name, argument, help)
 #include "commands.def"
-#undef CLB_COMMAND
-#undef CLB_OPTION
 
 /* The sub-command whose options are read: its row in commands.def, -1 where there is none. */
 int clb_command_choose(const char *name);

@@ -11,8 +11,6 @@ static int (*const commands[])(int argc, char **argv) = {
 #define CLB_COMMAND(name, operands, summary, text) clb_command_##name,
 #define CLB_OPTION(command, letter, name, argument, help)
 #include "commands.def"
-#undef CLB_COMMAND
-#undef CLB_OPTION
 };
 
 /* A program of its own: examples/ladder. */

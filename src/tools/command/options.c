@@ -15,8 +15,6 @@ static const struct subcommand {
 #define CLB_COMMAND(name, operands, summary, text) {#name, operands, summary, text},
 #define CLB_OPTION(command, letter, name, argument, help)
 #include "commands.def"
-#undef CLB_COMMAND
-#undef CLB_OPTION
 };
 
 static const struct option_row {
@@ -26,8 +24,6 @@ static const struct option_row {
 #define CLB_COMMAND(name, operands, summary, text)
 #define CLB_OPTION(command, letter, name, argument, help) {#command, name, argument, help, letter},
 #include "commands.def"
-#undef CLB_COMMAND
-#undef CLB_OPTION
 };
 
 static const struct subcommand *chosen; /* NULL: none yet */
