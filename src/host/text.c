@@ -30,27 +30,16 @@ void clb_text_free(struct clb_text *text)
     *text = (struct clb_text){0};
 }
 
-/* Make room for `more` characters and the terminator. */
-static bool reserve(struct clb_text *text, size_t more)
-{
-    if (text->failed)
-        return false;
-    if (text->length + more + 1 <= text->capacity)
-        return true;
-    size_t capacity = 2 * text->capacity + more + 256;
-    char *data = realloc(text->data, capacity);
-    if (data == NULL) {
-        text->failed = true;
-        return false;
-    }
-    text->data = data;
-    text->capacity = capacity;
-    return true;
-}
-
 static void add_bytes(struct clb_text *text, const char *bytes, size_t length)
 {
-    if (!reserve(text, length))
+    if (text->length + length + 1 > text->capacity && !text->failed) {
+        const size_t capacity = 2 * text->capacity + length + 256;
+        char *data = realloc(text->data, capacity);
+        text->failed = data == NULL;
+        text->data = data != NULL ? data : text->data;
+        text->capacity = data != NULL ? capacity : text->capacity;
+    }
+    if (text->failed)
         return;
     memcpy(text->data + text->length, bytes, length);
     text->length += length;
@@ -64,18 +53,17 @@ void clb_text_add(struct clb_text *text, const char *string)
 
 void clb_text_addf(struct clb_text *text, const char *format, ...)
 {
-    va_list args, again;
+    va_list args;
+    char *string;
     va_start(args, format);
-    va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, args);
+    const int length = vasprintf(&string, format, args);
+    va_end(args);
     if (length < 0) {
         text->failed = true;
-    } else if (reserve(text, (size_t)length)) {
-        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
-        text->length += (size_t)length;
+        return;
     }
-    va_end(again);
-    va_end(args);
+    add_bytes(text, string, (size_t)length);
+    free(string);
 }
 
 void clb_text_add_quoted(struct clb_text *text, const char *string)
