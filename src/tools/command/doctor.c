@@ -224,26 +224,16 @@ static const struct {
     [CLB_FOUND_BROKEN] = {2, "does not work because ", CLB_RED},
 };
 
-/* The first of the worst findings. */
-static const char *worst_finding(enum clb_found *kind)
-{
-    const char *text = works;
-    *kind = CLB_FOUND_NOTE;
-    CLB_EACH(finding, findings) {
-        enum clb_found found = (enum clb_found)clb_number_of(finding, "kind");
-        if (found > *kind) {
-            *kind = found;
-            text = clb_text_of(finding, "text");
-        }
-    }
-    return text;
-}
-
 /* Print what was found, and the verdict as the last line. */
 static int conclude(json_t *result, bool as_json)
 {
-    enum clb_found kind;
-    const char *text = worst_finding(&kind);
+    enum clb_found kind = CLB_FOUND_NOTE;
+    const char *text = works; /* or the first of the worst findings */
+    CLB_EACH(finding, findings) {
+        const enum clb_found found = (enum clb_found)clb_number_of(finding, "kind");
+        text = found > kind ? clb_text_of(finding, "text") : text;
+        kind = found > kind ? found : kind;
+    }
     CLB_EACH(finding, findings) {
         if (!as_json && clb_text_of(finding, "text") != text)
             printf("%s%s\n", finding_at == 0 ? "\n* " : "* ", clb_text_of(finding, "text"));

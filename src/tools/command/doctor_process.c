@@ -65,11 +65,6 @@ static void print_paths(const char *title, const json_t *paths)
         printf("%s%s\n", title, path);
 }
 
-static const char *first_key(json_t *object)
-{
-    return json_object_iter_key(json_object_iter(object));
-}
-
 void clb_doctor_process(long pid, bool as_json)
 {
     char exe[64], target[PATH_MAX];
@@ -94,6 +89,7 @@ void clb_doctor_process(long pid, bool as_json)
         print_paths("  has BLAS or LAPACK: ", define);
         print_paths("  calls BLAS or LAPACK: ", refer);
     }
+    const char *blas = json_object_iter_key(json_object_iter(define));
     if (json_object_size(paths) == 0)
         clb_find(CLB_FOUND_BROKEN, "nothing is known of process %ld", pid);
     else if (clb_elf_read(exe)->kind == CLB_ELF_STATIC)
@@ -112,7 +108,6 @@ void clb_doctor_process(long pid, bool as_json)
         clb_find(
             CLB_FOUND_UNUSED,
             "nothing that is loaded so far calls a BLAS or LAPACK routine that the shim has%s%s",
-            first_key(define) != NULL ? ", unless by dlsym from " : "",
-            first_key(define) != NULL ? first_key(define) : "");
+            blas != NULL ? ", unless by dlsym from " : "", blas != NULL ? blas : "");
     clb_find_works("%s is loaded", shim != NULL ? clb_base_name(shim) : "");
 }
