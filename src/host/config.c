@@ -174,24 +174,17 @@ static size_t copied;
 
 static const char *get_copy(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     char **copy = &copies[copied++];
     *copy = value == NULL ? NULL : strdup(value);
     return *copy;
 }
 
-static const char *get_nothing(const char *name)
-{
-    (void)name;
-    return NULL;
-}
-
 static void read_process_config(void)
 {
-    bool privileged = getauxval(AT_SECURE) != 0;
     copied = 0; /* pthread_once begins anew in a child forked meanwhile, or after a cancellation */
-    clb_config_parse(&process_config, privileged ? get_nothing : get_copy);
-    if (privileged)
+    clb_config_parse(&process_config, get_copy);
+    if (getauxval(AT_SECURE) != 0)
         process_config.mode = CLB_MODE_OFF;
     clb_log_open(process_config.log, process_config.log_file);
     clb_trace_open(process_config.trace);
@@ -207,7 +200,7 @@ const struct clb_config *clb_config_read(void)
 
 bool clb_config_asks_for_table(void)
 {
-    const char *value = getauxval(AT_SECURE) != 0 ? NULL : getenv(PREFIX "_STATS");
+    const char *value = secure_getenv(PREFIX "_STATS");
     return value != NULL && strcmp(value, "-") == 0;
 }
 
@@ -256,7 +249,7 @@ double clb_config_threshold(const char *routine)
     const struct clb_config *config = clb_config_get();
     char name[MAX_NAME];
     format_threshold_name(name, routine);
-    const char *value = getauxval(AT_SECURE) != 0 ? NULL : getenv(name);
+    const char *value = secure_getenv(name);
     double number;
     if (value == NULL || *value == '\0')
         return config->threshold;
