@@ -80,20 +80,21 @@ static clb_status launch_transposed(const struct climb *climb)
 
 static clb_status launch_halves(const struct climb *climb)
 {
-    size_t elements = climb->ladder->n * climb->ladder->n;
-    const struct clb_argument left[] = {CLB_ARG(climb->a->mem), CLB_ARG(climb->other[0]->mem)},
-                              right[] = {CLB_ARG(climb->b->mem), CLB_ARG(climb->other[1]->mem)};
-    clb_status status = launch(climb, "to_half", left, CLB_COUNT_OF(left), elements, 1, NULL);
-    if (status == CLB_OK)
-        status = launch(climb, "to_half", right, CLB_COUNT_OF(right), elements, 1, NULL);
+    const struct clb_buffer *const from[] = {climb->a, climb->b};
+    clb_status status = CLB_OK;
+    for (int i = 0; i < 2 && status == CLB_OK; i++) {
+        const struct clb_argument arguments[] = {CLB_ARG(from[i]->mem),
+                                                 CLB_ARG(climb->other[i]->mem)};
+        status = launch(climb, "to_half", arguments, CLB_COUNT_OF(arguments),
+                        climb->ladder->n * climb->ladder->n, 1, NULL);
+    }
     return status == CLB_OK ? launch_product(climb, climb->other[0], climb->other[1]) : status;
 }
 
 static clb_status launch_slabs(const struct climb *climb)
 {
     const cl_uint n = (cl_uint)climb->ladder->n;
-    size_t size = clb_precision_size(climb->ladder->measure.precision);
-    size_t columns = clb_max(CONSTANT_BYTES / (n * size), (size_t)1);
+    const size_t columns = clb_max(CONSTANT_BYTES / (n * climb->ladder->size), 1);
     clb_status status = CLB_OK;
     for (cl_uint first = 0; first < n && status == CLB_OK; first += (cl_uint)columns) {
         size_t width = clb_min(columns, n - first);
@@ -119,7 +120,7 @@ static clb_status run_rung(void *argument)
                             ? launch_halves(climb)
                             : launch_product(climb, climb->a, climb->b);
     /* What was enqueued before a failure must end, too. */
-    clb_status ended = clb_queue_finish(climb->ladder->measure.queue_set->queue);
+    clb_status ended = clb_queue_finish(climb->ladder->queue);
     return status == CLB_OK ? ended : status;
 }
 
@@ -129,9 +130,8 @@ static clb_status run_rung(void *argument)
 static clb_status find_error(const struct climb *climb, double *error)
 {
     struct ladder *ladder = climb->ladder;
-    const size_t bytes = ladder->n * ladder->n * clb_precision_size(ladder->measure.precision);
     const clb_status status =
-        clb_queue_read_now(ladder->measure.queue_set->queue, climb->c->mem, 0, bytes, ladder->c);
+        clb_queue_read_now(ladder->queue, climb->c->mem, 0, ladder->bytes, ladder->c);
     if (status == CLB_OK)
         *error = ladder_error(ladder, ladder->c, NULL, ladder->a, 'A', ladder->b, 'A');
     return status;
@@ -143,10 +143,8 @@ static clb_status find_error(const struct climb *climb, double *error)
 static clb_status clear_result(const struct climb *climb)
 {
     struct ladder *ladder = climb->ladder;
-    size_t bytes = ladder->n * ladder->n * clb_precision_size(ladder->measure.precision);
-    memset(ladder->c, 0xff, bytes);
-    return clb_queue_write_now(ladder->measure.queue_set->queue, climb->c->mem, 0, bytes,
-                               ladder->c);
+    memset(ladder->c, 0xff, ladder->bytes);
+    return clb_queue_write_now(ladder->queue, climb->c->mem, 0, ladder->bytes, ladder->c);
 }
 
 static clb_status climb_rung(struct climb *climb, const struct gemm_rung *rung)
@@ -207,15 +205,14 @@ clb_status ladder_climb_gemm(struct ladder *ladder)
     struct clb_measure *measure = &ladder->measure;
     struct clb_buffer **buffers[] = {&climb.a, &climb.b, &climb.c, &climb.other[0],
                                      &climb.other[1]};
-    size_t bytes = ladder->n * ladder->n * clb_precision_size(measure->precision);
+    const size_t bytes = clb_max(ladder->bytes, CONSTANT_BYTES);
     clb_status status = CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(buffers) && status == CLB_OK; i++)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, clb_max(bytes, CONSTANT_BYTES),
-                                buffers[i]);
+        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, bytes, buffers[i]);
     if (status == CLB_OK)
-        status = clb_queue_write_now(measure->queue_set->queue, climb.a->mem, 0, bytes, ladder->a);
+        status = clb_queue_write_now(ladder->queue, climb.a->mem, 0, ladder->bytes, ladder->a);
     if (status == CLB_OK)
-        status = clb_queue_write_now(measure->queue_set->queue, climb.b->mem, 0, bytes, ladder->b);
+        status = clb_queue_write_now(ladder->queue, climb.b->mem, 0, ladder->bytes, ladder->b);
     for (size_t i = 0; i < CLB_COUNT_OF(rungs) && status == CLB_OK; i++)
         status = climb_rung(&climb, &rungs[i]);
     if (status == CLB_OK)

@@ -199,7 +199,7 @@ static clb_status run_peak(void *argument)
     const clb_scalar x = {.d = {0.5, 0}}, y = {.d = {0.25, 0}}, half = {.s = {0.5F, 0}},
                      quarter = {.s = {0.25F, 0}};
     bool is_double = peak->ladder->measure.precision == CLB_D;
-    size_t size = clb_precision_size(peak->ladder->measure.precision);
+    const size_t size = peak->ladder->size;
     const struct clb_argument arguments[] = {CLB_ARG(steps),
                                              {size, is_double ? &x : &half},
                                              {size, is_double ? &y : &quarter},
@@ -207,7 +207,7 @@ static clb_status run_peak(void *argument)
     clb_status status =
         ladder_launch(peak->ladder, peak->program, "peak", arguments, CLB_COUNT_OF(arguments),
                       (const size_t[2]){peak->items, 1}, NULL, NULL, NULL);
-    return status == CLB_OK ? clb_queue_finish(peak->ladder->measure.queue_set->queue) : status;
+    return status == CLB_OK ? clb_queue_finish(peak->ladder->queue) : status;
 }
 
 static double measure_peak(const struct ladder *ladder)
@@ -218,7 +218,7 @@ static double measure_peak(const struct ladder *ladder)
     struct peak peak = {.ladder = ladder,
                         .items = (size_t)device->units *
                                  (device->type == CL_DEVICE_TYPE_CPU ? 64 : 2048)};
-    size_t size = clb_precision_size(measure->precision), width = 1;
+    size_t size = ladder->size, width = 1;
     char options[64];
     while (width < 16 && 2 * width * size <= device->vector_bytes)
         width *= 2;
@@ -272,6 +272,9 @@ static int climb(struct ladder *ladder, clb_routine routine,
                  cublas = seconds_of(clb_time_peer("cublas", routine, n, 1, true));
     if (!clb_measure_start(&ladder->measure, clb_routines[routine].precision))
         return CLB_EXIT_FAILED;
+    ladder->queue = ladder->measure.queue_set->queue;
+    ladder->size = clb_precision_size(ladder->measure.precision);
+    ladder->bytes = *n * *n * ladder->size;
     ladder->bound = measure_peak(ladder);
     if (ladder->bound <= 0)
         return CLB_EXIT_FAILED;

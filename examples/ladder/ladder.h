@@ -9,7 +9,8 @@ extern const struct clb_source kernel_ladder_gemm, kernel_ladder_lu, kernel_ladd
 struct ladder {
     struct clb_measure measure;
     const char *title;
-    size_t n;
+    size_t n, size, bytes; /* the order; bytes of an element and of a matrix */
+    struct clb_queue *queue;
     double flops, bound; /* operations of the problem; the device's most per second */
     bool as_json, wrong; /* `wrong`: a result was */
     json_t *result;      /* what --json prints, the rungs last */

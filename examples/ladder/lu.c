@@ -21,15 +21,10 @@ struct lu {
     cl_uint *pivot; /* the result */
 };
 
-static size_t element_size(const struct lu *lu)
-{
-    return clb_precision_size(lu->ladder->measure.precision);
-}
-
 /* Bytes of a panel, whose columns are contiguous and whole. */
 static size_t panel_bytes(const struct lu *lu)
 {
-    return PANEL * lu->ladder->n * element_size(lu);
+    return PANEL * lu->ladder->n * lu->ladder->size;
 }
 
 /* ---- on the CPU alone ------------------------------------------------------------------------ */
@@ -62,7 +57,7 @@ static clb_status run_sequential(void *argument)
 {
     struct lu *lu = argument;
     size_t n = lu->ladder->n;
-    memcpy(lu->ladder->c, lu->ladder->a, n * n * element_size(lu));
+    memcpy(lu->ladder->c, lu->ladder->a, lu->ladder->bytes);
     if (lu->ladder->measure.precision == CLB_S)
         sequential_float(n, lu->ladder->c, lu->pivot);
     else
@@ -97,18 +92,17 @@ static clb_status launch(const struct lu *lu, const struct step *step, const clb
 
 static clb_status send_matrix(const struct lu *lu)
 {
-    size_t n = lu->ladder->n;
-    return clb_queue_write_now(lu->ladder->measure.queue_set->queue, lu->a->mem, 0,
-                               n * n * element_size(lu), lu->ladder->a);
+    const struct ladder *ladder = lu->ladder;
+    return clb_queue_write_now(ladder->queue, lu->a->mem, 0, ladder->bytes, ladder->a);
 }
 
 static clb_status fetch_matrix(const struct lu *lu)
 {
-    size_t n = lu->ladder->n;
-    clb_status status = clb_queue_finish(lu->ladder->measure.queue_set->queue);
-    return status != CLB_OK ? status
-                            : clb_queue_read_now(lu->ladder->measure.queue_set->queue, lu->a->mem,
-                                                 0, n * n * element_size(lu), lu->ladder->c);
+    const struct ladder *ladder = lu->ladder;
+    const clb_status status = clb_queue_finish(ladder->queue);
+    return status != CLB_OK
+               ? status
+               : clb_queue_read_now(ladder->queue, lu->a->mem, 0, ladder->bytes, ladder->c);
 }
 
 /* ---- two kernels a column -------------------------------------------------------------------- */
@@ -128,8 +122,8 @@ static clb_status run_naive(void *argument)
     if (status == CLB_OK)
         status = fetch_matrix(lu);
     if (status == CLB_OK)
-        status = clb_queue_read_now(lu->ladder->measure.queue_set->queue, lu->pivots->mem, 0,
-                                    n * sizeof(cl_uint), lu->pivot);
+        status = clb_queue_read_now(lu->ladder->queue, lu->pivots->mem, 0, n * sizeof(cl_uint),
+                                    lu->pivot);
     return status;
 }
 
@@ -139,7 +133,7 @@ static clb_status run_naive(void *argument)
  * the matrix, from 0. */
 static void factor_panel(const struct lu *lu, size_t k)
 {
-    size_t n = lu->ladder->n, size = element_size(lu);
+    size_t n = lu->ladder->n, size = lu->ladder->size;
     int64_t ipiv[PANEL];
     struct clb_call call = {.m = n - k, .n = PANEL, .lda = n, .ipiv = ipiv};
     call.routine = lu->ladder->measure.precision == CLB_S ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_dgetrf;
@@ -173,11 +167,11 @@ static struct step update_step(const struct lu *lu, bool blocks, size_t k, size_
 static clb_status run_synchronous(void *argument)
 {
     struct lu *lu = argument;
-    struct clb_queue *queue = lu->ladder->measure.queue_set->queue;
+    struct clb_queue *queue = lu->ladder->queue;
     size_t n = lu->ladder->n;
     clb_status status = send_matrix(lu);
     for (size_t k = 0; k < n && status == CLB_OK; k += PANEL) {
-        size_t offset = k * n * element_size(lu), rest = n - k - PANEL;
+        size_t offset = k * n * lu->ladder->size, rest = n - k - PANEL;
         const struct step steps[] = {swap_step(lu, k), solve_step(lu, k),
                                      update_step(lu, false, k, k + PANEL, rest)};
         status = clb_queue_read_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host);
@@ -201,7 +195,7 @@ static clb_status run_synchronous(void *argument)
 static clb_status pipeline_step(struct lu *lu, size_t k)
 {
     struct clb_queue_set *set = lu->ladder->measure.queue_set;
-    size_t n = lu->ladder->n, offset = k * n * element_size(lu), next = k + PANEL;
+    size_t n = lu->ladder->n, offset = k * n * lu->ladder->size, next = k + PANEL;
     clb_event sent = NULL, ready = NULL, fetched = NULL;
     factor_panel(lu, k);
     clb_status status = clb_queue_write(set->upload, lu->pivots->mem,
@@ -271,7 +265,7 @@ static clb_status climb_rung(struct lu *lu, const struct lu_rung *rung)
     struct ladder *ladder = lu->ladder;
     struct rung result = {rung->name, rung->adds, NAN, NAN, rung->limit};
     char options[64];
-    memset(ladder->c, 0xff, ladder->n * ladder->n * element_size(lu));
+    memset(ladder->c, 0xff, ladder->bytes);
     snprintf(options, sizeof options, "-DCLB_DOUBLE=%d%s", ladder->measure.precision == CLB_D,
              rung->options);
     /* There are no native functions of doubles. */
@@ -292,19 +286,19 @@ clb_status ladder_climb_lu(struct ladder *ladder)
 {
     struct clb_measure *measure = &ladder->measure;
     struct lu lu = {.ladder = ladder};
-    size_t n = ladder->n, size = clb_precision_size(measure->precision);
+    const size_t n = ladder->n;
     struct clb_symbol *symbol =
         clb_symbol_at(measure->precision == CLB_S ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_dgetrf, 0);
     lu.getrf = clb_next_get(&symbol->next, __builtin_return_address(0));
     lu.pivot = calloc(n, sizeof *lu.pivot);
     clb_status status = lu.pivot == NULL ? CLB_ERR_NOMEM : CLB_OK;
     if (status == CLB_OK)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, n * n * size, &lu.a);
+        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, ladder->bytes, &lu.a);
     if (status == CLB_OK)
         status =
             clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, n * sizeof(cl_uint), &lu.pivots);
     if (status == CLB_OK)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, PANEL * n * size, &lu.panel);
+        status = clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, panel_bytes(&lu), &lu.panel);
     for (size_t i = 0; i < CLB_COUNT_OF(rungs) && status == CLB_OK; i++)
         status = climb_rung(&lu, &rungs[i]);
     bool idle = clb_queue_set_settle(measure->queue_set);
