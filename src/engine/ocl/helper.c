@@ -465,11 +465,12 @@ char *clb_drivers_describe(void)
     return text.data;
 }
 
-clb_status clb_drivers_recall(const char *drivers, char *library, size_t size, bool *known)
+clb_status clb_drivers_recall(char *library, size_t size, bool *known)
 {
-    struct clb_record record;
-    const struct clb_key key = {CLB_RECORD_DRIVERS, drivers, NULL};
-    *known = clb_record_load(key, &record) &&
+    struct clb_record record = {0};
+    char *drivers = clb_drivers_describe();
+    *known = drivers != NULL &&
+             clb_record_load((struct clb_key){CLB_RECORD_DRIVERS, drivers, NULL}, &record) &&
              (record.verdict == CLB_PASSED || !clb_record_is_older(&record, CLB_MARK_LASTS));
     const bool failed = !*known || record.verdict == CLB_FAILED;
     if (*known && failed)
@@ -479,6 +480,7 @@ clb_status clb_drivers_recall(const char *drivers, char *library, size_t size, b
         clb_log(CLB_LOG_WARN, "only the driver %s is used, another one does not work", library);
     }
     clb_record_free(&record);
+    free(drivers);
     return failed ? CLB_ERR_NODEVICE : CLB_OK;
 }
 
@@ -488,12 +490,8 @@ clb_status clb_helper_meet_drivers(char *library, size_t size)
     snprintf(library, size, "%s", clb_helper_shared != NULL ? clb_helper_shared->library : "");
     if (clb_helper_get_role() != CLB_HELPER_USED)
         return CLB_OK;
-    char *drivers = clb_drivers_describe();
-    if (drivers == NULL)
-        return CLB_ERR_NOMEM;
-    clb_status status = clb_drivers_recall(drivers, library, size, &known);
+    clb_status status = clb_drivers_recall(library, size, &known);
     if (!known && request("devices"))
-        status = clb_drivers_recall(drivers, library, size, &known);
-    free(drivers);
+        status = clb_drivers_recall(library, size, &known);
     return role == CLB_HELPER_USED ? status : CLB_OK;
 }

@@ -57,8 +57,7 @@ char *clb_drivers_describe(void);
 
 /* CLB_OK, and the only driver that works in `library` where that is so, by a record of these
  * drivers that counts; *known: there is one. */
-clb_status clb_drivers_recall(const char *drivers, char *library, size_t size,
-                              bool *known) CLB_MUST_CHECK;
+clb_status clb_drivers_recall(char *library, size_t size, bool *known) CLB_MUST_CHECK;
 /* Before a driver is loaded: CLB_OK, and in `library` the only driver that may be opened or "" for
  * all of them by the loader; CLB_ERR_NODEVICE when there is none that works. */
 clb_status clb_helper_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;

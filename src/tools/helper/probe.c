@@ -328,37 +328,22 @@ static bool meet_drivers(void)
     struct clb_icd icd[CLB_MAX_ICDS];
     const size_t count = clb_icd_list(icd);
     char *drivers = clb_drivers_describe();
-    const struct clb_key key = {CLB_RECORD_DRIVERS, drivers, NULL};
-    size_t chosen = count;
+    int64_t verdict = CLB_PASSED;
+    const char *text = "";
     if (drivers == NULL)
         return false;
     shared->library[0] = '\0';
     const struct step_outcome outcome = supervise(child_devices, "devices", CLB_HELPER_BUILDS);
-    const bool work = outcome.status >= 0;
-    if (!work) {
+    if (outcome.status < 0) {
         clb_log(CLB_LOG_WARN, "a driver does not work: %s", outcome.reason);
-        chosen = choose_driver(icd, count);
+        const size_t chosen = choose_driver(icd, count);
+        verdict = chosen < count ? CLB_LIBRARY : CLB_FAILED;
+        text = chosen < count ? icd[chosen].library : "none of them works";
     }
     if (!program_has_ended)
-        clb_record_note(key,
-                        work             ? CLB_PASSED
-                        : chosen < count ? CLB_LIBRARY
-                                         : CLB_FAILED,
-                        work             ? ""
-                        : chosen < count ? icd[chosen].library
-                                         : "none of them works");
+        clb_record_note((struct clb_key){CLB_RECORD_DRIVERS, drivers, NULL}, verdict, text);
     free(drivers);
     return !program_has_ended;
-}
-
-/* Make steps open only the driver that meet_drivers has chosen. */
-static void remember_driver(void)
-{
-    bool known;
-    char *drivers = clb_drivers_describe();
-    if (drivers != NULL)
-        (void)!clb_drivers_recall(drivers, shared->library, sizeof shared->library, &known);
-    free(drivers);
 }
 
 /* ---- list ------------------------------------------------------------------------------------ */
@@ -488,9 +473,8 @@ static bool survives(const char *step, clb_helper_role role, int *status)
     if (shared->current[0] != '\0')
         clb_record_note((struct clb_key){CLB_RECORD_MARK, shared->current, NULL}, CLB_FAILED,
                         outcome.reason);
-    else if (!meet_drivers()) /* it died before any program: of a driver */
-        return true;
-    remember_driver();
+    else
+        return !meet_drivers(); /* it died before any program: of a driver */
     return false;
 }
 
@@ -498,13 +482,15 @@ static bool survives(const char *step, clb_helper_role role, int *status)
 static bool make_step(const char *step)
 {
     int status = -1;
+    bool known;
     char name[64];
     const size_t length = strcspn(step, "@");
     snprintf(name, sizeof name, "%.*s", (int)clb_min(length, sizeof name - 1), step);
     if (step[length] == '@')
         snprintf(shared->device, sizeof shared->device, "%s", step + length + 1);
-    remember_driver();
     for (int attempt = 0; attempt < MOST_ATTEMPTS && !program_has_ended; attempt++) {
+        /* Only the driver that meet_drivers has chosen is opened. */
+        (void)!clb_drivers_recall(shared->library, sizeof shared->library, &known);
         if (!survives(name, CLB_HELPER_BUILDS, &status))
             continue;
         if (status != CLB_OK || program_has_ended)
