@@ -46,7 +46,6 @@ static struct limits {
 } limits = {.cpu = 300, .stall = 60};
 
 static struct clb_helper_shared *shared;
-static bool program_has_ended;
 
 /* ---- the lock -------------------------------------------------------------------------------- */
 
@@ -77,13 +76,12 @@ static int take_lock(void)
             clb_log(CLB_LOG_INFO, "%s can't be locked: %s", path, clb_file_error(errno));
             break;
         }
-        if (clb_now() > until || program_has_ended)
+        if (clb_now() > until || shared->stop)
             return CLB_HELPER_EXIT_BUSY;
         sigset_t told;
         sigemptyset(&told);
         sigaddset(&told, SIGTERM);
-        program_has_ended =
-            sigtimedwait(&told, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM;
+        shared->stop = sigtimedwait(&told, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM;
     }
     show_life();
     return 0;
@@ -185,14 +183,13 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
         return outcome;
     if (child == 0)
         run_child(task, argument, role);
-    limit_child(child, program_has_ended ? LAST_CPU : limits.cpu);
+    limit_child(child, shared->stop ? LAST_CPU : limits.cpu);
     sigemptyset(&awaited);
     sigaddset(&awaited, SIGCHLD);
     sigaddset(&awaited, SIGTERM);
     while (wait4(child, &status, WNOHANG, &usage) == 0) {
         if (sigtimedwait(&awaited, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM) {
             shared->stop = true;
-            program_has_ended = true;
             limit_child(child, read_cpu_seconds(child) + LAST_CPU);
         }
         show_life();
@@ -308,7 +305,7 @@ static size_t choose_driver(const struct clb_icd *icd, size_t count)
 {
     double best = -1;
     size_t chosen = count;
-    for (size_t i = 0; i < count && !program_has_ended; i++) {
+    for (size_t i = 0; i < count && !shared->stop; i++) {
         memcpy(shared->library, icd[i].library, sizeof shared->library);
         struct step_outcome outcome = supervise(child_devices, icd[i].library, CLB_HELPER_BUILDS);
         if (outcome.status < 0)
@@ -340,10 +337,10 @@ static bool meet_drivers(void)
         verdict = chosen < count ? CLB_LIBRARY : CLB_FAILED;
         text = chosen < count ? icd[chosen].library : "none of them works";
     }
-    if (!program_has_ended)
+    if (!shared->stop)
         clb_record_note((struct clb_key){CLB_RECORD_DRIVERS, drivers, NULL}, verdict, text);
     free(drivers);
-    return !program_has_ended;
+    return !shared->stop;
 }
 
 /* ---- list ------------------------------------------------------------------------------------ */
@@ -359,18 +356,15 @@ static void add_device(struct clb_text *text, const struct clb_listed_device *en
                        const struct clb_runtime *used)
 {
     const struct clb_device *device = &entry->device;
-    char place[32];
-    snprintf(place, sizeof place, "%u:%u", entry->platform, entry->index);
-    clb_text_add(text, text->length > 0 ? ",{" : "{");
-    add_text(text, "place", place);
+    clb_text_addf(text, "%s{\"place\":\"%u:%u\",\"type\":\"%s\",", text->length > 0 ? "," : "",
+                  entry->platform, entry->index,
+                  (device->type & CL_DEVICE_TYPE_GPU) != 0           ? "GPU"
+                  : (device->type & CL_DEVICE_TYPE_CPU) != 0         ? "CPU"
+                  : (device->type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? "accelerator"
+                                                                     : "");
     add_text(text, "name", device->name);
     add_text(text, "platform", device->platform_name);
     add_text(text, "driver", device->driver);
-    add_text(text, "type",
-             (device->type & CL_DEVICE_TYPE_GPU) != 0           ? "GPU"
-             : (device->type & CL_DEVICE_TYPE_CPU) != 0         ? "CPU"
-             : (device->type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? "accelerator"
-                                                                : "");
     add_text(text, "defect", entry->defect);
     clb_text_addf(text, "\"fp64\":%s,\"unified\":%s,\"memory\":%llu,\"units\":%u,\"taken\":%s}",
                   device->fp64 ? "true" : "false", device->unified ? "true" : "false",
@@ -451,7 +445,7 @@ static int list_drivers(void)
     add_drivers(&text, "");
     clb_text_add(&text, ",\"drivers\":[");
     count = count == 1 && shared->rank >= 0 ? 0 : count;
-    for (size_t i = 0; i < count && !program_has_ended; i++) {
+    for (size_t i = 0; i < count && !shared->stop; i++) {
         clb_text_add(&text, i > 0 ? "," : "");
         add_drivers(&text, icd[i].library);
     }
@@ -468,7 +462,7 @@ static bool survives(const char *step, clb_helper_role role, int *status)
 {
     struct step_outcome outcome = supervise(child_step, step, role);
     *status = outcome.status;
-    if (outcome.status >= 0 || program_has_ended)
+    if (outcome.status >= 0 || shared->stop)
         return true;
     if (shared->current[0] != '\0')
         clb_record_note((struct clb_key){CLB_RECORD_MARK, shared->current, NULL}, CLB_FAILED,
@@ -488,12 +482,12 @@ static bool make_step(const char *step)
     snprintf(name, sizeof name, "%.*s", (int)clb_min(length, sizeof name - 1), step);
     if (step[length] == '@')
         snprintf(shared->device, sizeof shared->device, "%s", step + length + 1);
-    for (int attempt = 0; attempt < MOST_ATTEMPTS && !program_has_ended; attempt++) {
+    for (int attempt = 0; attempt < MOST_ATTEMPTS && !shared->stop; attempt++) {
         /* Only the driver that meet_drivers has chosen is opened. */
         (void)!clb_drivers_recall(shared->library, sizeof shared->library, &known);
         if (!survives(name, CLB_HELPER_BUILDS, &status))
             continue;
-        if (status != CLB_OK || program_has_ended)
+        if (status != CLB_OK || shared->stop)
             return status >= 0;
         if (survives(name, CLB_HELPER_LOADS, &status))
             return status >= 0;
@@ -523,7 +517,7 @@ static int serve(const char *step)
     if (!done) {
         (void)clb_store_visit_outdated(true);
         done = strcmp(step, "devices") == 0 ? meet_drivers() : make_step(step);
-        if (done && !program_has_ended)
+        if (done && !shared->stop)
             clb_record_note(key, CLB_PASSED, "");
     }
     free(drivers);
