@@ -203,7 +203,7 @@ static bool end_program(const char *path, bool store, struct program_files *file
         (files->known.text == NULL || strcmp(files->known.text, files->now.data) != 0))
         clb_record_note(files_key(files), CLB_PASSED, files->now.data);
     if (!store && files->damaged) {
-        clb_record_remove(files_key(files));
+        clb_record_note(files_key(files), CLB_FAILED, ""); /* no checksums of what is made again */
         clean = throw_away(path);
     }
     clb_record_free(&files->known);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -207,18 +208,17 @@ static char *read_text(FILE *file, const char *key, struct header *header)
         memcmp(header->magic, magic, sizeof magic) != 0 || header->key_size != key_size ||
         header->text_size > LARGEST_ENTRY)
         return NULL;
-    char *stored = malloc(key_size + 1), *text = malloc(header->text_size + 1);
-    const bool good = stored != NULL && text != NULL &&
-                      fread(stored, 1, key_size, file) == key_size &&
-                      memcmp(stored, key, key_size) == 0 &&
-                      fread(text, 1, header->text_size, file) == header->text_size &&
-                      fgetc(file) == EOF && checksum(*header, key, text) == header->checksum;
-    free(stored);
-    if (good)
-        text[header->text_size] = '\0';
-    else
+    const size_t size = key_size + header->text_size;
+    char *text = malloc(size + 1);
+    if (text == NULL || fread(text, 1, size, file) != size || fgetc(file) != EOF ||
+        memcmp(text, key, key_size) != 0 ||
+        checksum(*header, key, text + key_size) != header->checksum) {
         free(text);
-    return good ? text : NULL;
+        return NULL;
+    }
+    memmove(text, text + key_size, header->text_size);
+    text[header->text_size] = '\0';
+    return text;
 }
 
 bool clb_record_load(struct clb_key key, struct clb_record *record)
@@ -330,8 +330,7 @@ void clb_record_store(struct clb_key key, struct clb_record record)
     if (name != NULL && file_of(path, sizeof path, name, key.kind) &&
         clb_cache_has_room(clb_cache_directory()))
         fd = clb_file_temporary(temporary, sizeof temporary, path, 0600);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
-    if (file != NULL) {
+    if (fd >= 0) {
         struct header header = {.version = CLB_VERSION,
                                 .kind = key.kind,
                                 .verdict = record.verdict,
@@ -340,16 +339,15 @@ void clb_record_store(struct clb_key key, struct clb_record record)
                                 .text_size = record.text != NULL ? record.size : 0};
         memcpy(header.magic, magic, sizeof magic);
         header.checksum = checksum(header, name, text);
-        bool good = fwrite(&header, sizeof header, 1, file) == 1 &&
-                    fwrite(name, 1, header.key_size, file) == header.key_size &&
-                    fwrite(text, 1, header.text_size, file) == header.text_size;
-        good = fclose(file) == 0 && good && rename(temporary, path) == 0;
-        if (good)
+        const struct iovec part[] = {{&header, sizeof header},
+                                     {name, header.key_size},
+                                     {(char *)(uintptr_t)text, header.text_size}};
+        const size_t size = sizeof header + header.key_size + header.text_size;
+        const bool good = writev(fd, part, CLB_COUNT_OF(part)) == (ssize_t)size;
+        if (close(fd) == 0 && good && rename(temporary, path) == 0)
             trim();
         else
             unlink(temporary);
-    } else if (fd >= 0) {
-        close(fd);
     }
     free(name);
 }
@@ -359,14 +357,6 @@ void clb_record_note(struct clb_key key, int64_t verdict, const char *reason)
     clb_record_store(key, (struct clb_record){.verdict = verdict,
                                               .text = (char *)(uintptr_t)reason,
                                               .size = strlen(reason)});
-}
-
-void clb_record_remove(struct clb_key key)
-{
-    char path[PATH_MAX], *name = format_key(key);
-    if (name != NULL && file_of(path, sizeof path, name, key.kind))
-        unlink(path);
-    free(name);
 }
 
 /* ---- other versions -------------------------------------------------------------------------- */

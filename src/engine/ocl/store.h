@@ -62,7 +62,6 @@ void clb_record_free(struct clb_record *record);
 void clb_record_store(struct clb_key key, struct clb_record record);
 /* The same for a record that is a verdict with a reason. */
 void clb_record_note(struct clb_key key, int64_t verdict, const char *reason);
-void clb_record_remove(struct clb_key key);
 bool clb_record_is_older(const struct clb_record *record, double seconds);
 /* There is one that is not older; and load it. */
 bool clb_record_exists(struct clb_key key, double seconds);
