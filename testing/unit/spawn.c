@@ -166,7 +166,7 @@ static void *wait_always(void *unused)
 static clb_status run_helper(const char *what, const char *path, struct clb_spawn_result *result)
 {
     char *arguments[] = {self, (char *)(uintptr_t)what, (char *)(uintptr_t)path, NULL};
-    return clb_spawn(self, arguments, NULL, PATIENCE, result);
+    return clb_spawn(self, arguments, "/nonexistent", PATIENCE, result);
 }
 
 /* One start, unseen by signal handler, waits and descriptors. */
@@ -251,7 +251,7 @@ static void missing(void *unused)
     struct clb_spawn_result result;
     char *arguments[] = {self, NULL};
     (void)unused;
-    clb_status status = clb_spawn("/nonexistent", arguments, NULL, PATIENCE, &result);
+    clb_status status = clb_spawn("/nonexistent", arguments, "/nonexistent", PATIENCE, &result);
     expect(status == CLB_ERR_IO && result.error == ENOENT, "errno %d", result.error);
     expect(look_for_children() == 4, "no child");
 }
@@ -402,7 +402,7 @@ static void gives_up(void *argument)
     if (stopped)
         expect(pthread_create(&stopper, NULL, stop_helper, NULL) == 0, "a thread");
     clb_status status =
-        clb_spawn(self, arguments, stopped ? note : NULL, stopped ? 1 : 0.5, &result);
+        clb_spawn(self, arguments, stopped ? note : "/nonexistent", stopped ? 1 : 0.5, &result);
     expect(status == CLB_ERR_IO && result.gave_up && result.seconds < 20, "%g s", result.seconds);
     expect(look_for_children() == 4, "no child");
     if (stopped)

@@ -154,12 +154,11 @@ struct clb_spawn_result {
 };
 
 /* Run the program `path` and wait for its end, but no longer than until the file `sign`, to which
- * it writes as long as it gets on, has not changed for so many seconds, or without one so long in
- * all. The calling program gets no signal, nothing from any form of wait, and no descriptor. The
- * helper has the environment at the time of clb_spawn_note_environment without LD_PRELOAD,
- * /dev/null as its three files, a session of its own and a lower priority; it gets SIGTERM when the
- * program ends, and is killed after that wait. CLB_ERR_IO where it was not started or has not
- * ended. */
+ * it writes as long as it gets on, has not changed for so many seconds. The calling program gets no
+ * signal, nothing from any form of wait, and no descriptor. The helper has the environment at the
+ * time of clb_spawn_note_environment without LD_PRELOAD, /dev/null as its three files, a session of
+ * its own and a lower priority; it gets SIGTERM when the program ends, and is killed after that
+ * wait. CLB_ERR_IO where it was not started or has not ended. */
 clb_status clb_spawn(const char *path, char *const *arguments, const char *sign, double seconds,
                      struct clb_spawn_result *result) CLB_MUST_CHECK;
 

@@ -33,7 +33,7 @@
 #define ALL_SIGNALS    (~(uint64_t)0)
 #define POLITENESS     10        /* added to the nice value */
 #define LOOK_NS        100000000 /* the keeper looks so often whether the program has gone */
-#define SIGN_SECONDS   1.0       /* the program looks so often whether the helper gets on */
+#define SIGN_SECONDS   1         /* the program looks so often whether the helper gets on */
 #define LAST_SECONDS   5.0       /* that a keeper has to end, when it has been given up */
 #define MOST_CLOSED    4096      /* descriptors closed one by one, before Linux 5.9 */
 #define EXIT_NO_CLONE  126
@@ -196,29 +196,26 @@ static BARE int run_keeper(void *argument)
 
 /* ---- in the program -------------------------------------------------------------------------- */
 
-/* Wait until the keeper has ended; it is told when there was no sign of life for so long, or
- * without a sign when that time is over. False: it does not even end then, as one that a debugger
- * holds. */
+/* Wait until the keeper has ended; it is told when there was no sign of life for so long. False: it
+ * does not even end then, as one that a debugger holds. */
 static bool has_ended(struct launch *launch, int keeper, const char *sign, double seconds)
 {
     struct stat info = {0};
     struct timespec last = {0};
     double until = clb_now() + seconds;
     for (int running; (running = launch->keeper) != 0;) {
-        if (sign != NULL && stat(sign, &info) == 0 &&
-            memcmp(&info.st_mtim, &last, sizeof last) != 0)
+        if (stat(sign, &info) == 0 && memcmp(&info.st_mtim, &last, sizeof last) != 0)
             until = clb_now() + seconds;
         last = info.st_mtim;
-        double left = until - clb_now();
+        const double left = until - clb_now();
         if (left <= -LAST_SECONDS)
             return false;
         if (left <= 0) {
             launch->give_up = true;
             kill(keeper, SIGCONT);
         }
-        left = left <= 0 || sign != NULL ? SIGN_SECONDS : left;
-        const struct timespec rest = {(time_t)left, (long)(1e9 * (left - (double)(time_t)left))};
-        syscall(SYS_futex, &launch->keeper, FUTEX_WAIT, running, &rest, NULL, 0);
+        syscall(SYS_futex, &launch->keeper, FUTEX_WAIT, running,
+                &(struct timespec){.tv_sec = SIGN_SECONDS}, NULL, 0);
     }
     return true;
 }
