@@ -340,21 +340,15 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device)
 
 static struct clb_device expected;
 static bool is_expected;
-
-/* The record of the device, and the drivers that it is chosen from; false without a cache. */
-static bool load_expected(char **drivers, struct clb_record *record)
-{
-    *drivers = can_be_marked() ? clb_drivers_describe() : NULL;
-    return *drivers != NULL &&
-           clb_record_load((struct clb_key){CLB_RECORD_DEVICE, *drivers, NULL}, record) &&
-           record->size == sizeof expected;
-}
+static pthread_once_t expected_once = PTHREAD_ONCE_INIT;
 
 static void recall_expected(void)
 {
-    char *drivers;
     struct clb_record record = {0};
-    is_expected = load_expected(&drivers, &record);
+    char *drivers = can_be_marked() ? clb_drivers_describe() : NULL;
+    is_expected = drivers != NULL &&
+                  clb_record_load((struct clb_key){CLB_RECORD_DEVICE, drivers, NULL}, &record) &&
+                  record.size == sizeof expected;
     if (is_expected)
         memcpy(&expected, record.text, sizeof expected);
     clb_record_free(&record);
@@ -363,29 +357,27 @@ static void recall_expected(void)
 
 static void remember(const struct clb_device *device)
 {
-    char *drivers;
-    struct clb_record record = {0};
     struct clb_device kept;
     memcpy(&kept, device, sizeof kept);
     kept.platform = NULL;
     kept.id = NULL;
-    const bool known =
-        load_expected(&drivers, &record) && memcmp(record.text, &kept, sizeof kept) == 0;
-    if (drivers != NULL && !known)
+    pthread_once(&expected_once, recall_expected);
+    if (!can_be_marked() || (is_expected && memcmp(&expected, &kept, sizeof kept) == 0))
+        return;
+    char *drivers = clb_drivers_describe();
+    if (drivers != NULL)
         clb_record_store(
             (struct clb_key){CLB_RECORD_DEVICE, drivers, NULL},
             (struct clb_record){.verdict = CLB_PASSED, .text = (char *)&kept, .size = sizeof kept});
-    clb_record_free(&record);
     free(drivers);
 }
 
 const struct clb_device *clb_device_expected(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const struct clb_runtime *started = clb_runtime_peek();
     if (started != NULL)
         return &started->device;
-    pthread_once(&once, recall_expected);
+    pthread_once(&expected_once, recall_expected);
     return is_expected ? &expected : NULL;
 }
 
