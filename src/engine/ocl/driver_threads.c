@@ -3,19 +3,16 @@
 #include "host/process.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* ---- which they are -------------------------------------------------------------------------- */
 
 void clb_threads_note(struct clb_thread_list *list)
 {
-    const int fd = clb_file_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
-    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
+    DIR *tasks = opendir("/proc/self/task");
     list->count = 0;
     for (struct dirent *entry; tasks != NULL && list->count < CLB_COUNT_OF(list->id) &&
                                (entry = readdir(tasks)) != NULL;) {
@@ -25,8 +22,6 @@ void clb_threads_note(struct clb_thread_list *list)
     }
     if (tasks != NULL)
         closedir(tasks);
-    else if (fd >= 0)
-        close(fd);
 }
 
 static bool list_contains(const struct clb_thread_list *list, int id)

@@ -17,30 +17,26 @@ void (*clb_cl_loaded_hook)(struct clb_cl *table);
 
 /* ---- the ICD loader -------------------------------------------------------------------------- */
 
+static bool find_function(void *library, const char *name, void *function)
+{
+    void *address = dlsym(library, name);
+    if (address == NULL)
+        clb_log(CLB_LOG_INFO, "no OpenCL: %s is missing", name);
+    memcpy(function, &address, sizeof address);
+    return address != NULL;
+}
+
 static clb_status load_loader(void)
 {
-    static const struct {
-        const char *name;
-        size_t offset;
-    } functions[] = {
-#define ENTRY(name) {"cl" #name, offsetof(struct clb_cl, name)},
-        CLB_CL_FUNCTIONS(ENTRY)
-#undef ENTRY
-    };
     void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         clb_log(CLB_LOG_INFO, "no OpenCL: %s", dlerror());
         return CLB_ERR_NODEVICE;
     }
-    for (size_t i = 0; i < CLB_COUNT_OF(functions); i++) {
-        void *address = dlsym(library, functions[i].name);
-        if (address == NULL) {
-            clb_log(CLB_LOG_INFO, "no OpenCL: %s is missing", functions[i].name);
-            return CLB_ERR_NODEVICE;
-        }
-        memcpy((char *)&clb_cl + functions[i].offset, &address, sizeof address);
-    }
-    return CLB_OK;
+    /* All must be there. */
+#define FIND(name) &&find_function(library, "cl" #name, &clb_cl.name)
+    return true CLB_CL_FUNCTIONS(FIND) ? CLB_OK : CLB_ERR_NODEVICE;
+#undef FIND
 }
 
 /* ---- one driver alone ------------------------------------------------------------------------ */

@@ -109,12 +109,6 @@ static uint64_t read_resident(pid_t child)
     return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Half of what the system has left. */
-static uint64_t memory_allowed(void)
-{
-    return clb_min(clb_proc_available() / 2, MOST_MEMORY);
-}
-
 /* ---- children -------------------------------------------------------------------------------- */
 
 typedef int child_task(const char *argument);
@@ -171,7 +165,9 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
     sigset_t awaited;
     const char *killed = NULL;
     double begin = clb_now(), cpu = 0, progress = begin;
-    uint64_t memory = limits.memory != 0 ? limits.memory : memory_allowed();
+    /* Half of what the system has left, but for tests. */
+    const uint64_t memory =
+        limits.memory != 0 ? limits.memory : clb_min(clb_proc_available() / 2, MOST_MEMORY);
     int status = 0;
     shared->current[0] = '\0';
     if (role == CLB_HELPER_BUILDS)
