@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,14 +173,6 @@ static bool is_damaged(const char *path, const char *place, bool store, struct p
     return !whole;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
-{
-    (void)info;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
 /* When a program was last removed. */
 static const struct clb_key damage_key = {CLB_RECORD_POCL, "damage", NULL};
 
@@ -191,8 +182,14 @@ static bool throw_away(const char *path)
     const char *name = strrchr(path, '/') + 1;
     clb_log(CLB_LOG_WARN, "%s in PoCL's cache is damaged, it is removed and made again", name);
     clb_record_note(damage_key, CLB_FAILED, name);
-    return nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) == 0 ||
-           access(path, F_OK) != 0; /* another process was faster */
+    FTS *tree = fts_open((char *[]){(char *)(uintptr_t)path, NULL},
+                         FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+    bool removed = tree != NULL;
+    for (FTSENT *entry; tree != NULL && (entry = fts_read(tree)) != NULL;)
+        removed = (entry->fts_info == FTS_D || remove(entry->fts_path) == 0) && removed;
+    if (tree != NULL)
+        fts_close(tree);
+    return removed || access(path, F_OK) != 0; /* another process was faster */
 }
 
 /* All of a program has been seen. False: it is damaged, and can't be removed. */

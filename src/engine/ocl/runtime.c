@@ -274,24 +274,8 @@ static const struct clb_listed_device *highest(const struct clb_listed_device **
     return best;
 }
 
-/* The best of several devices: of the best kind, and of these the fastest where rates are known,
- * then the one with most compute units, then the first. */
-static const struct clb_listed_device *choose(const struct clb_listed_device **list, size_t count)
-{
-    const struct clb_listed_device *best = highest(list, count);
-    size_t left = 0;
-    bool differ = false;
-    for (size_t i = 0; i < count; i++) {
-        if (kind_of(&list[i]->device) != kind_of(&best->device))
-            continue;
-        differ = differ || strcmp(list[i]->device.identity, best->device.identity) != 0;
-        list[left++] = list[i];
-    }
-    if (differ && !clb_config_get()->reproducible)
-        left = drop_slow(list, left);
-    return highest(list, left);
-}
-
+/* The best of the devices that an item names, or of all: of the best kind, and of these the fastest
+ * where rates are known, then the one with most compute units, then the first. */
 static const struct clb_listed_device *best_match(const struct clb_listed_device *list,
                                                   size_t count, const char *item, size_t length)
 {
@@ -304,7 +288,18 @@ static const struct clb_listed_device *best_match(const struct clb_listed_device
                 found[number++] = &list[i];
         }
     }
-    return choose(found, number);
+    const struct clb_listed_device *best = highest(found, number);
+    size_t left = 0;
+    bool differ = false;
+    for (size_t i = 0; i < number; i++) {
+        if (kind_of(&found[i]->device) != kind_of(&best->device))
+            continue;
+        differ = differ || strcmp(found[i]->device.identity, best->device.identity) != 0;
+        found[left++] = found[i];
+    }
+    if (differ && !clb_config_get()->reproducible)
+        left = drop_slow(found, left);
+    return highest(found, left);
 }
 
 clb_status clb_device_select(const char *wanted, struct clb_device *device)
