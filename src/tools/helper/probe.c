@@ -46,6 +46,7 @@ static struct limits {
 } limits = {.cpu = 300, .stall = 60};
 
 static struct clb_helper_shared *shared;
+static sigset_t awaited; /* SIGCHLD, and SIGTERM when the program has ended */
 
 /* ---- the lock -------------------------------------------------------------------------------- */
 
@@ -78,10 +79,8 @@ static int take_lock(void)
         }
         if (clb_now() > until || shared->stop)
             return CLB_HELPER_EXIT_BUSY;
-        sigset_t told;
-        sigemptyset(&told);
-        sigaddset(&told, SIGTERM);
-        shared->stop = sigtimedwait(&told, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM;
+        shared->stop =
+            sigtimedwait(&awaited, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM;
     }
     show_life();
     return 0;
@@ -162,7 +161,6 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
 {
     struct step_outcome outcome = {.status = -1, .reason = "no process can be made"};
     struct rusage usage = {0};
-    sigset_t awaited;
     const char *killed = NULL;
     double begin = clb_now(), cpu = 0, progress = begin;
     /* Half of what the system has left, but for tests. */
@@ -180,9 +178,6 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
     if (child == 0)
         run_child(task, argument, role);
     limit_child(child, shared->stop ? LAST_CPU : limits.cpu);
-    sigemptyset(&awaited);
-    sigaddset(&awaited, SIGCHLD);
-    sigaddset(&awaited, SIGTERM);
     while (wait4(child, &status, WNOHANG, &usage) == 0) {
         if (sigtimedwait(&awaited, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM) {
             shared->stop = true;
@@ -522,7 +517,6 @@ static int serve(const char *step)
 
 int main(int argc, char **argv)
 {
-    sigset_t awaited;
     int at = 1;
     for (; at + 1 < argc && strncmp(argv[at], "--", 2) == 0; at += 2) {
         double value = strtod(argv[at + 1], NULL);
