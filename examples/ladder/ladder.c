@@ -71,7 +71,7 @@ double ladder_error(const struct ladder *ladder, const void *whole, const cl_uin
 
 clb_status ladder_launch(const struct ladder *ladder, struct clb_program *program,
                          const char *kernel, const struct clb_argument *arguments, size_t count,
-                         const size_t global[2], const size_t *local, const clb_event *wait,
+                         const size_t global[2], const size_t *local, clb_event after,
                          clb_event *event)
 {
     struct clb_queue_set *set = ladder->measure.queue_set;
@@ -79,7 +79,7 @@ clb_status ladder_launch(const struct ladder *ladder, struct clb_program *progra
     clb_status status = clb_queue_set_kernel(set, program, kernel, &handle);
     return status != CLB_OK ? status
                             : clb_queue_launch(set->queue, handle, kernel, arguments, count, 2,
-                                               global, local, wait != NULL, wait, event);
+                                               global, local, after, event);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

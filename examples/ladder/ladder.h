@@ -36,7 +36,7 @@ double ladder_error(const struct ladder *ladder, const void *whole, const cl_uin
 /* Launch a kernel of a program on the queue. */
 clb_status ladder_launch(const struct ladder *ladder, struct clb_program *program,
                          const char *kernel, const struct clb_argument *arguments, size_t count,
-                         const size_t global[2], const size_t *local, const clb_event *wait,
+                         const size_t global[2], const size_t *local, clb_event after,
                          clb_event *event) CLB_MUST_CHECK;
 
 /* Measure all rungs. CLB_OK also where some can't be run. */

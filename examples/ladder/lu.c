@@ -74,7 +74,7 @@ struct step {
     bool has_first, has_pivots;
 };
 
-static clb_status launch(const struct lu *lu, const struct step *step, const clb_event *wait,
+static clb_status launch(const struct lu *lu, const struct step *step, clb_event after,
                          clb_event *event)
 {
     const cl_uint n = (cl_uint)lu->ladder->n, k = (cl_uint)step->k, first = (cl_uint)step->first;
@@ -87,7 +87,7 @@ static clb_status launch(const struct lu *lu, const struct step *step, const clb
         arguments[count++] = CLB_ARG(lu->pivots->mem);
     return ladder_launch(lu->ladder, lu->program, step->kernel, arguments, count,
                          (const size_t[2]){step->columns, step->rows},
-                         step->local[0] > 0 ? step->local : NULL, wait, event);
+                         step->local[0] > 0 ? step->local : NULL, after, event);
 }
 
 static clb_status send_matrix(const struct lu *lu)
@@ -200,17 +200,17 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
     factor_panel(lu, k);
     clb_status status = clb_queue_write(set->upload, lu->pivots->mem,
                                         CLB_LINE(k * sizeof(cl_uint), PANEL * sizeof(cl_uint)),
-                                        lu->pivot + k, 0, NULL, NULL);
+                                        lu->pivot + k, NULL, NULL);
     if (status == CLB_OK)
         status = clb_queue_write(set->upload, lu->a->mem, CLB_LINE(offset, panel_bytes(lu)),
-                                 lu->panel->host, 0, NULL, &sent);
+                                 lu->panel->host, NULL, &sent);
     if (status == CLB_OK)
         status = clb_queue_flush(set->upload);
     const struct step swap = swap_step(lu, k), solve = solve_step(lu, k),
                       ahead = update_step(lu, true, k, next, PANEL),
                       rest = update_step(lu, true, k, next + PANEL, n - clb_min(n, next + PANEL));
     if (status == CLB_OK)
-        status = launch(lu, &swap, &sent, NULL);
+        status = launch(lu, &swap, sent, NULL);
     if (status == CLB_OK && next < n)
         status = launch(lu, &solve, NULL, NULL);
     if (status == CLB_OK && next < n)
@@ -222,7 +222,7 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
     if (status == CLB_OK && next < n)
         status = clb_queue_read(set->upload, lu->a->mem,
                                 CLB_LINE(offset + panel_bytes(lu), panel_bytes(lu)),
-                                lu->panel->host, 1, &ready, &fetched);
+                                lu->panel->host, ready, &fetched);
     if (status == CLB_OK && next < n)
         status = clb_event_wait(fetched);
     clb_event_drop(&sent);

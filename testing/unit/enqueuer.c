@@ -137,17 +137,17 @@ static void overtake(void *unused)
         exit(2);
     held = true;
     fake_cl.enter = note_command;
-    clb_status status = clb_queue_barrier(set->queue, 0, NULL, NULL);
+    clb_status status = clb_queue_barrier(set->queue, NULL, NULL);
     while (entries == 0)
         sched_yield();
     if (status == CLB_OK)
-        status = clb_queue_barrier(set->queue, 0, NULL, NULL);
+        status = clb_queue_barrier(set->queue, NULL, NULL);
     if (status == CLB_OK)
-        status = clb_queue_barrier(set->queue, 0, NULL, &last);
+        status = clb_queue_barrier(set->queue, NULL, &last);
     if (status == CLB_OK)
-        status = clb_queue_write(set->upload, buffer->mem, CLB_LINE(0, 32), bytes, 0, NULL, NULL);
+        status = clb_queue_write(set->upload, buffer->mem, CLB_LINE(0, 32), bytes, NULL, NULL);
     if (status == CLB_OK)
-        status = clb_queue_write(set->upload, buffer->mem, CLB_LINE(32, 32), bytes, 1, &last, NULL);
+        status = clb_queue_write(set->upload, buffer->mem, CLB_LINE(32, 32), bytes, last, NULL);
     held = false;
     expect(status == CLB_OK, "a command could not be left");
     expect(clb_event_wait(last) == CLB_OK, "no end of a command");

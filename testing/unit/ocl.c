@@ -613,7 +613,7 @@ static clb_status launch_twice(struct clb_runtime *runtime, bool skip, bool wait
     clb_status status = CLB_OK;
     for (int i = 0; i < 2 && status == CLB_OK; i++)
         status =
-            clb_queue_launch(set->queue, kernel, "nothing", NULL, 0, 1, &one, &one, 0, NULL, NULL);
+            clb_queue_launch(set->queue, kernel, "nothing", NULL, 0, 1, &one, &one, NULL, NULL);
     if (status != CLB_OK)
         return status;
     return waits ? await_barrier(set->queue) : clb_queue_set_finish(set);

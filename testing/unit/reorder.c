@@ -126,7 +126,7 @@ static void limits_launches(void *unused)
     const struct clb_argument x = CLB_ARG(buffer->mem);
     clb_status status = CLB_OK;
     for (int i = 0; i < 1200 && status == CLB_OK; i++)
-        status = clb_queue_launch(set->queue, kernel, "count", &x, 1, 1, &one, &one, 0, NULL, NULL);
+        status = clb_queue_launch(set->queue, kernel, "count", &x, 1, 1, &one, &one, NULL, NULL);
     expect(status == CLB_OK && clb_queue_set_finish(set) == CLB_OK, "a launch has failed");
     status = clb_queue_read_now(set->queue, buffer->mem, 0, sizeof launches, &launches);
     expect(status == CLB_OK && launches == 1200, "%u of 1200 launches", (unsigned)launches);

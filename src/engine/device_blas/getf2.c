@@ -201,8 +201,7 @@ static clb_status do_strips(const struct getf2_work *work, struct clb_order orde
     for (size_t k = work->block; k < end && status == CLB_OK; k += width) {
         width = clb_min(work->panel->width, end - k);
         const bool begins = k == work->first, ends = k + width == work->first + work->width;
-        const struct clb_order of_strip = {.waits = begins ? order.waits : 0,
-                                           .wait_list = begins ? order.wait_list : NULL,
+        const struct clb_order of_strip = {.after = begins ? order.after : NULL,
                                            .event = ends ? order.event : NULL};
         status = factor_strip(work, k, width, of_strip);
         if (status == CLB_OK)
@@ -269,8 +268,7 @@ static clb_status do_in_turn(struct getf2_work *work)
 {
     clb_event event = NULL; /* of the last strip */
     bool waits = strips.last_strip != NULL && strips.last_queue != work->workspace->queue;
-    const struct clb_order order = {
-        .waits = waits, .wait_list = waits ? &strips.last_strip : NULL, .event = &event};
+    const struct clb_order order = {.after = waits ? strips.last_strip : NULL, .event = &event};
     clb_status status = do_blocks(work, order);
     if (status == CLB_OK)
         status = clb_queue_flush(work->workspace->queue);

@@ -193,7 +193,7 @@ clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, 
                (const char *)reflectors->tau + k * element, host + (k - first) * t->ld * element,
                t->ld);
     if (status == CLB_OK)
-        status = clb_queue_write(queue, t->mem, CLB_LINE(offset, bytes), host, 0, NULL, NULL);
+        status = clb_queue_write(queue, t->mem, CLB_LINE(offset, bytes), host, NULL, NULL);
     return status;
 }
 

@@ -92,7 +92,7 @@ clb_status clb_potf2_look(struct clb_potf2 *block, struct clb_workspace *workspa
     clb_status status = potf2_take(block, workspace, info);
     if (status == CLB_OK)
         status = clb_queue_read(workspace->queue, block->state->mem, CLB_LINE(0, sizeof(cl_int)),
-                                block->state_host->host, 0, NULL, &block->seen);
+                                block->state_host->host, NULL, &block->seen);
     return status == CLB_OK ? clb_queue_flush(workspace->queue) : status;
 }
 

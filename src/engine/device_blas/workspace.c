@@ -154,7 +154,7 @@ clb_status clb_dmat_send_moves(struct clb_workspace *workspace, size_t count)
         return CLB_OK;
     return clb_queue_write(workspace->queue, workspace->moves->mem,
                            CLB_LINE(0, count * sizeof(struct clb_move)),
-                           workspace->moves_host->host, 0, NULL, NULL);
+                           workspace->moves_host->host, NULL, NULL);
 }
 
 clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dmat *x,

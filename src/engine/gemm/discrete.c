@@ -436,14 +436,15 @@ static clb_status pack_load(struct discrete_run *run, size_t index, const clb_ev
     size_t next = index + run->plan.raw_slots; /* the load that gets the raw buffer */
     const clb_event *uploaded;
     clb_status status = clb_transfer_queue_await_events(&run->transfers, index, &uploaded, &pieces);
-    clb_event *waits = calloc(pieces + count, sizeof(clb_event));
-    if (status != CLB_OK || waits == NULL) {
-        free(waits);
-        return status != CLB_OK ? status : CLB_ERR_NOMEM;
+    struct clb_order order = {0};
+    /* A launch waits for one event: barriers before it do for the others. */
+    for (size_t i = 0; i < pieces + count && status == CLB_OK; i++) {
+        if (order.after != NULL)
+            status = clb_queue_barrier(run->queue_set[0]->queue, order.after, NULL);
+        order.after = i < pieces ? uploaded[i] : more[i - pieces];
     }
-    for (size_t i = 0; i < pieces + count; i++)
-        waits[i] = i < pieces ? uploaded[i] : more[i - pieces];
-    struct clb_order order = {.waits = (cl_uint)(pieces + count), .wait_list = waits};
+    if (status != CLB_OK)
+        return status;
     struct clb_chunk chunk = {.mem = mem_of(run, RAW, index % run->plan.raw_slots),
                               .ld = load->depth_contiguous ? load->k : load->w,
                               .depth_contiguous = load->depth_contiguous};
@@ -462,7 +463,6 @@ static clb_status pack_load(struct discrete_run *run, size_t index, const clb_ev
             mem_of(run, FLAG, 0), order);
         order = (struct clb_order){0};
     }
-    free(waits);
     if (status != CLB_OK)
         return status;
     status = clb_queue_flush(run->queue_set[0]->queue);
@@ -554,8 +554,7 @@ static clb_status multiply_strip(struct discrete_run *run, size_t number, clb_ev
         if (rect.rows > 0 && rect.cols > 0)
             status = multiply_slab(
                 run, number, slab, &rect,
-                (struct clb_order){.waits = first,
-                                   .wait_list = first ? &packed : NULL,
+                (struct clb_order){.after = first ? packed : NULL,
                                    .event = slab == last ? &transfer_of_strip(run, number)->before
                                                          : NULL});
     }
@@ -571,7 +570,7 @@ static clb_status read_flag(struct discrete_run *run, size_t s)
         return CLB_OK;
     clb_status status =
         clb_queue_read(run->queue_set[0]->queue, mem_of(run, FLAG, 0), CLB_LINE(0, sizeof(cl_uint)),
-                       (cl_uint *)run->need[WORDS].buffer[0]->host + s, 0, NULL, &step->checked);
+                       (cl_uint *)run->need[WORDS].buffer[0]->host + s, NULL, &step->checked);
     if (status == CLB_OK)
         status = clb_queue_flush(run->queue_set[0]->queue);
     return status;
@@ -607,7 +606,7 @@ static clb_status lower_flag(struct discrete_run *run)
     if (!run->variant->split)
         return CLB_OK;
     return clb_queue_write(run->queue_set[0]->queue, mem_of(run, FLAG, 0),
-                           CLB_LINE(0, sizeof clean), &clean, 0, NULL, NULL);
+                           CLB_LINE(0, sizeof clean), &clean, NULL, NULL);
 }
 
 static clb_status begin_run(struct discrete_run *run)

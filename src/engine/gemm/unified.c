@@ -419,10 +419,8 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
                                            clb_min(most, piece[p].w - at)};
             struct clb_order order = {.queue = queue_of(run, turn)};
             struct clb_chunk chunk;
-            if (over && part.i0 == span.first) {
-                order.waits = 1;
-                order.wait_list = &run->event[(index - 1) % plan->c_slots];
-            }
+            if (over && part.i0 == span.first)
+                order.after = run->event[(index - 1) % plan->c_slots];
             if (both && part.i0 + part.w == span.end)
                 order.event = &slot->ready;
             status = piece_chunk(run, operand, &part, &pass, turn, &chunk);
@@ -471,8 +469,7 @@ static clb_status unified_multiply(struct unified_run *run, const struct unified
             product.cut = clb_gemm_skip(variant, run->problem, pass,
                                         &(struct clb_rect){row, col, product.m, product.n});
             status = clb_gemm_multiply(run->queue_set, variant, &product, order);
-            order.waits = 0;
-            order.wait_list = NULL;
+            order.after = NULL;
         }
     }
     return status;
@@ -548,10 +545,9 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
         if (!plan->direct)
             product.b = transposed ? mem_of_slot(run, CLB_OPERAND_A, of_other_term)
                                    : mem_of_slot(run, CLB_OPERAND_B, packed[CLB_OPERAND_B]);
-        status = unified_multiply(run, tile, &pass, &rect, turn, product,
-                                  (struct clb_order){.queue = queue,
-                                                     .waits = waits,
-                                                     .wait_list = waits ? &kept->ready : NULL});
+        status = unified_multiply(
+            run, tile, &pass, &rect, turn, product,
+            (struct clb_order){.queue = queue, .after = waits ? kept->ready : NULL});
     }
     if (status == CLB_OK)
         status = clb_queue_map_results(queue, plan->need[CLB_NEED_C].buffer[slot],

@@ -205,13 +205,11 @@ enum {
     CLB_TRIANGLE_UNIT = 4  /* ones on the diagonal */
 };
 
-/* The queue of a command, the events that it waits for, and where to store its own event; `event`
- * is NULL when no event is wanted. */
+/* The queue of a launch, the command that it waits for, and where to store its own event. */
 struct clb_order {
     struct clb_queue *queue; /* one of the queue set's; NULL: its queue for kernels */
-    cl_uint waits;
-    const clb_event *wait_list;
-    clb_event *event;
+    clb_event after;         /* NULL: only for those before it in its queue */
+    clb_event *event;        /* NULL: it is not wanted */
 };
 
 /* Launch a kernel of a program on the order's queue or, without one, the set's. The last two arguments are CLB_ARGUMENTS(CLB_ARG(...), ...); those

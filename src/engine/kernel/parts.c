@@ -154,7 +154,7 @@ clb_status clb_product_in_parts(struct clb_queue_set *queue_set,
                                 const struct clb_product *product, struct clb_order order)
 {
     struct clb_product each = *product;
-    const struct clb_order first = {order.queue, order.waits, order.wait_list, NULL};
+    const struct clb_order first = {.queue = order.queue, .after = order.after};
     const struct clb_order last = {.queue = order.queue, .event = order.event};
     each.c = product->parts;
     each.c_offset = 0;

@@ -96,7 +96,7 @@ static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace
 
 static clb_status wait_in(struct clb_queue *queue, const clb_event *event)
 {
-    return *event == NULL ? CLB_OK : clb_queue_barrier(queue, 1, event, NULL);
+    return *event == NULL ? CLB_OK : clb_queue_barrier(queue, *event, NULL);
 }
 
 /* Apply all missing steps to group s and enqueue its factorisation. Returns when the device reaches

@@ -97,16 +97,14 @@ struct clb_command {
     void *host;
     clb_status (*ask)(struct clb_queue *queue);
 
-    cl_uint waits;
-    const clb_event *wait_list;
+    clb_event after; /* that it waits for, or NULL */
 };
 
 /* What the thread is to do: first member of a larger struct, which `run` frees. */
 struct clb_request {
     void (*run)(struct clb_request *request);
-    /* Whether all that it uses has been made; NULL where it uses nothing of other queues. */
-    bool (*is_ready)(const struct clb_request *request);
-    bool overtakes; /* it belongs to a queue for transfers */
+    clb_event after; /* that is to be enqueued, or to have ended, before it; or NULL */
+    bool overtakes;  /* it belongs to a queue for transfers */
     struct clb_request *next;
 };
 

@@ -66,14 +66,20 @@ static void take_requests(void)
     }
 }
 
+/* Whether the command that it waits for is enqueued, or has ended. */
+static bool is_ready(const struct clb_request *request)
+{
+    const struct clb_event *event = request->after;
+    return event == NULL || event->handle != NULL || atomic_load(&event->ended);
+}
+
 /* The request that is to be carried out, NULL if there is none. The earliest of all is always
  * ready, so where the first of one line is not, that of the other is. */
 static struct clb_request *next_request(void)
 {
     take_requests();
     struct clb_request *request = ahead.first;
-    const bool overtakes = request != NULL && (request->is_ready == NULL || others.first == NULL ||
-                                               request->is_ready(request));
+    const bool overtakes = request != NULL && (others.first == NULL || is_ready(request));
     struct line *line = overtakes ? &ahead : &others;
     request = line->first;
     if (request != NULL)
@@ -102,8 +108,7 @@ void clb_enqueuer_leave(struct clb_request *request)
 #define MOST_ARGUMENTS 24
 #define MOST_BYTES     16 /* of an argument */
 
-/* A copy of a command with all that it refers to; in `memory` the events that it waits for, or the
- * bytes that are to be written. */
+/* A copy of a command with all that it refers to; `memory` has the bytes that are to be written. */
 struct posted {
     struct clb_request request;
     struct clb_command command;
@@ -115,25 +120,12 @@ struct posted {
     char memory[];
 };
 
-/* Whether all commands that it waits for are enqueued, or have ended. */
-static bool is_ready(const struct clb_request *request)
-{
-    const struct posted *posted = (const struct posted *)(const void *)request;
-    for (cl_uint i = 0; i < posted->command.waits; i++) {
-        const struct clb_event *event = posted->command.wait_list[i];
-        if (event->handle == NULL && !atomic_load(&event->ended))
-            return false;
-    }
-    return true;
-}
-
 static void run_posted(struct clb_request *request)
 {
     struct posted *posted = (struct posted *)(void *)request;
     clb_queue_carry_out(&posted->command, posted->event);
     clb_event_release(posted->event);
-    for (cl_uint i = 0; i < posted->command.waits; i++)
-        clb_event_release(posted->command.wait_list[i]);
+    clb_event_release(posted->command.after);
     free(posted);
 }
 
@@ -160,8 +152,7 @@ static bool copy_launch(struct posted *posted, const struct clb_command *command
 
 clb_status clb_enqueuer_post(const struct clb_command *command, clb_event event)
 {
-    const size_t bytes = command->verb == CLB_WRITE_COPY ? command->box->size[0]
-                                                         : command->waits * sizeof(clb_event);
+    const size_t bytes = command->verb == CLB_WRITE_COPY ? command->box->size[0] : 0;
     struct posted *posted = malloc(sizeof *posted + bytes);
     if (posted == NULL)
         return CLB_ERR_NOMEM;
@@ -173,19 +164,17 @@ clb_status clb_enqueuer_post(const struct clb_command *command, clb_event event)
     }
     if (command->verb == CLB_WRITE_COPY)
         posted->command.host = memcpy(posted->memory, command->host, bytes);
-    else if (command->waits > 0)
-        posted->command.wait_list = memcpy(posted->memory, command->wait_list, bytes);
     if (command->box != NULL) {
         posted->box = *command->box;
         posted->command.box = &posted->box;
     }
-    for (cl_uint i = 0; i < command->waits; i++)
-        clb_event_retain(command->wait_list[i]);
+    if (command->after != NULL)
+        clb_event_retain(command->after);
     if (event != NULL)
         clb_event_retain(event);
     posted->request = (struct clb_request){
         .run = run_posted,
-        .is_ready = is_ready,
+        .after = command->after,
         .overtakes = command->queue->is_for_transfers,
     };
     clb_enqueuer_leave(&posted->request);

@@ -235,15 +235,16 @@ static clb_status launch(const struct clb_command *command, cl_uint waits, const
 
 /* Enqueue by the driver's function. An empty wait list must be NULL: drivers refuse anything else.
  */
-static clb_status enqueue(const struct clb_command *command, cl_uint waits, const cl_event *list,
-                          void **mapped, cl_event *event)
+static clb_status enqueue(const struct clb_command *command, cl_event after, void **mapped,
+                          cl_event *event)
 {
     const cl_command_queue queue = command->queue->handle;
     const struct clb_box *box = command->box;
     const cl_mem mem = command->mem;
+    const cl_uint waits = after != NULL;
+    const cl_event *list = waits ? &after : NULL;
     void *host = command->host;
     cl_int error;
-    list = waits > 0 ? list : NULL;
     switch (command->verb) {
     case CLB_LAUNCH:
         return launch(command, waits, list, event);
@@ -280,18 +281,14 @@ static clb_status enqueue(const struct clb_command *command, cl_uint waits, cons
     }
 }
 
-/* The driver's events of the commands that a command waits for and that have not ended, and their
- * number; an error when one has failed. */
-static clb_status resolve(const struct clb_command *command, cl_event *list, cl_uint *count)
+/* The driver's event of the command that another one waits for, NULL where it has ended or there is
+ * none; an error when it has failed. */
+static clb_status resolve(const struct clb_event *event, cl_event *handle)
 {
-    for (cl_uint i = 0; i < command->waits; i++) {
-        const struct clb_event *event = command->wait_list[i];
-        if (event->handle != NULL)
-            list[(*count)++] = event->handle;
-        else if (!atomic_load(&event->ended) || event->status != CLB_OK)
-            return event->status != CLB_OK ? event->status : CLB_ERR_OPENCL;
-    }
-    return CLB_OK;
+    *handle = event != NULL ? event->handle : NULL;
+    if (event == NULL || *handle != NULL || (atomic_load(&event->ended) && event->status == CLB_OK))
+        return CLB_OK;
+    return event->status != CLB_OK ? event->status : CLB_ERR_OPENCL;
 }
 
 /* Enqueue a command by this thread. `event` is NULL when neither the list nor the caller needs
@@ -299,17 +296,14 @@ static clb_status resolve(const struct clb_command *command, cl_event *list, cl_
 static clb_status carry_out(const struct clb_command *command, clb_event event)
 {
     struct clb_queue *queue = command->queue;
-    cl_event few[8], *list = few, handle = NULL;
-    cl_uint waits = 0;
-    if (command->waits > CLB_COUNT_OF(few))
-        list = malloc(command->waits * sizeof *list);
-    clb_status status = list == NULL ? CLB_ERR_NOMEM : resolve(command, list, &waits);
+    cl_event after, handle = NULL;
+    clb_status status = resolve(command->after, &after);
     if (queue->keeps)
         pthread_mutex_lock(&queue->lock);
     if (status == CLB_OK && queue->keeps && queue->count % MANY == MANY - 1)
         status = clb_queue_look(queue);
     if (status == CLB_OK)
-        status = enqueue(command, waits, list, event != NULL ? &event->mapped : NULL,
+        status = enqueue(command, after, event != NULL ? &event->mapped : NULL,
                          event != NULL ? &handle : NULL);
     if (status == CLB_OK && event != NULL) {
         event->handle = handle;
@@ -328,8 +322,6 @@ static clb_status carry_out(const struct clb_command *command, clb_event event)
     if (queue->keeps)
         pthread_mutex_unlock(&queue->lock);
     atomic_store_explicit(&queue->unflushed, true, memory_order_release);
-    if (list != few)
-        free(list);
     return status;
 }
 
@@ -498,8 +490,8 @@ clb_status clb_queue_confirm(struct clb_queue *queue)
 
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                             const struct clb_argument *arguments, size_t count, cl_uint dimensions,
-                            const size_t *global, const size_t *local, cl_uint waits,
-                            const clb_event *wait_list, clb_event *event)
+                            const size_t *global, const size_t *local, clb_event after,
+                            clb_event *event)
 {
     const struct clb_command command = {.verb = CLB_LAUNCH,
                                         .queue = queue,
@@ -510,8 +502,7 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
                                         .dimensions = dimensions,
                                         .global = global,
                                         .local = local,
-                                        .waits = waits,
-                                        .wait_list = wait_list};
+                                        .after = after};
     clb_status status = queue->report == NULL ? clb_queue_count_launches(queue) : CLB_OK;
     if (status != CLB_OK)
         return status;
@@ -580,8 +571,7 @@ static clb_status wait_for(struct clb_queue *queue, clb_event event)
 }
 
 static clb_status transfer(struct clb_queue *queue, enum clb_verb verb, cl_mem mem,
-                           const struct clb_box *box, void *host, cl_uint waits,
-                           const clb_event *wait_list, clb_event *event)
+                           const struct clb_box *box, void *host, clb_event after, clb_event *event)
 {
     static const char *const names[] = {[CLB_WRITE] = "upload",
                                         [CLB_WRITE_COPY] = "upload",
@@ -593,22 +583,20 @@ static clb_status transfer(struct clb_queue *queue, enum clb_verb verb, cl_mem m
                                         .mem = mem,
                                         .box = box,
                                         .host = host,
-                                        .waits = waits,
-                                        .wait_list = wait_list};
+                                        .after = after};
     return queue_give(command, false, event);
 }
 
 clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                           const void *host, cl_uint waits, const clb_event *wait_list,
-                           clb_event *event)
+                           const void *host, clb_event after, clb_event *event)
 {
-    return transfer(queue, CLB_WRITE, mem, box, (void *)(uintptr_t)host, waits, wait_list, event);
+    return transfer(queue, CLB_WRITE, mem, box, (void *)(uintptr_t)host, after, event);
 }
 
 clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                          void *host, cl_uint waits, const clb_event *wait_list, clb_event *event)
+                          void *host, clb_event after, clb_event *event)
 {
-    return transfer(queue, CLB_READ, mem, box, host, waits, wait_list, event);
+    return transfer(queue, CLB_READ, mem, box, host, after, event);
 }
 
 /* A transfer that is waited for. An abandoned device may still carry it out, so there the memory is
@@ -623,7 +611,7 @@ static clb_status transfer_now(struct clb_queue *queue, enum clb_verb verb, cl_m
         return CLB_ERR_NOMEM;
     if (copies && verb == CLB_WRITE)
         memcpy(memory, host, size);
-    clb_status status = transfer(queue, verb, mem, CLB_LINE(offset, size), memory, 0, NULL, &moved);
+    clb_status status = transfer(queue, verb, mem, CLB_LINE(offset, size), memory, NULL, &moved);
     if (status == CLB_OK)
         status = wait_for(queue, moved);
     else
@@ -644,7 +632,7 @@ clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offse
 {
     void *memory = (void *)(uintptr_t)host;
     return clb_enqueuer_exists() && size <= MOST_COPIED
-               ? transfer(queue, CLB_WRITE_COPY, mem, CLB_LINE(offset, size), memory, 0, NULL, NULL)
+               ? transfer(queue, CLB_WRITE_COPY, mem, CLB_LINE(offset, size), memory, NULL, NULL)
                : transfer_now(queue, CLB_WRITE, mem, offset, size, memory);
 }
 
@@ -654,15 +642,14 @@ clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset
     return transfer_now(queue, CLB_READ, mem, offset, size, host);
 }
 
-clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const clb_event *wait_list,
-                             clb_event *event)
+clb_status clb_queue_barrier(struct clb_queue *queue, clb_event after, clb_event *event)
 {
-    return transfer(queue, CLB_BARRIER, NULL, NULL, NULL, waits, wait_list, event);
+    return transfer(queue, CLB_BARRIER, NULL, NULL, NULL, after, event);
 }
 
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped)
 {
-    return transfer(queue, CLB_UNMAP, mem, NULL, mapped, 0, NULL, NULL);
+    return transfer(queue, CLB_UNMAP, mem, NULL, mapped, NULL, NULL);
 }
 
 /* What an enqueuing thread maps is known when it has enqueued the command. */

@@ -4,9 +4,10 @@
 
 #include "device.h"
 
-/* All commands are enqueued by these functions. They keep each command's event until its execution
- * status has been checked. The caller releases an event that a function returns in *event; `event`
- * may be NULL, and *event is unchanged on failure. Several threads may use a queue. */
+/* All commands are enqueued by these functions. A command also waits for that of the event `after`,
+ * unless it is NULL. Each command's event is kept until its execution status has been checked. The
+ * caller releases an event that a function returns in *event; `event` may be NULL, and *event is
+ * unchanged on failure. Several threads may use a queue. */
 struct clb_queue;
 typedef struct clb_event *clb_event;
 
@@ -44,19 +45,17 @@ struct clb_box {
  * entries. The kernel object must be the calling thread's alone: clb_queue_set_kernel. */
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                             const struct clb_argument *arguments, size_t count, cl_uint dimensions,
-                            const size_t *global, const size_t *local, cl_uint waits,
-                            const clb_event *wait_list, clb_event *event) CLB_MUST_CHECK;
+                            const size_t *global, const size_t *local, clb_event after,
+                            clb_event *event) CLB_MUST_CHECK;
 /* The launches that a queue has been given, where one thread launches. False when the device has
  * not run all of the first so many, whose end has been waited for. */
 cl_uint clb_queue_launches(const struct clb_queue *queue);
 bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launches);
 clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                           const void *host, cl_uint waits, const clb_event *wait_list,
-                           clb_event *event) CLB_MUST_CHECK;
+                           const void *host, clb_event after, clb_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                          void *host, cl_uint waits, const clb_event *wait_list,
-                          clb_event *event) CLB_MUST_CHECK;
-clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const clb_event *wait_list,
+                          void *host, clb_event after, clb_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_barrier(struct clb_queue *queue, clb_event after,
                              clb_event *event) CLB_MUST_CHECK;
 /* With `event` NULL, wait until the memory is mapped, and check the queue. */
 clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,

@@ -265,10 +265,9 @@ clb_status clb_transfer_queue_enqueue(const struct clb_transfer_queue *transfers
         transfer->slot_ld == x.ld
             ? *CLB_LINE(x.offset * transfers->element, x.cols * x.ld * transfers->element)
             : box_of(&x, transfers->element, transfer->slot_ld);
-    const cl_uint waits = transfer->before != NULL;
-    clb_status status =
-        transfer->down ? clb_queue_read(queue, x.mem, &box, slot, waits, &transfer->before, event)
-                       : clb_queue_write(queue, x.mem, &box, slot, waits, &transfer->before, event);
+    clb_status status = transfer->down
+                            ? clb_queue_read(queue, x.mem, &box, slot, transfer->before, event)
+                            : clb_queue_write(queue, x.mem, &box, slot, transfer->before, event);
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
@@ -651,7 +650,7 @@ clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t
 {
     const struct clb_transfer *transfer = &transfers->transfer[index];
     clb_status status = await_count(transfers, transfer, &transfer->done);
-    return status == CLB_OK ? clb_queue_barrier(queue, 1, &transfer->ready, NULL) : status;
+    return status == CLB_OK ? clb_queue_barrier(queue, transfer->ready, NULL) : status;
 }
 
 clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t index,
@@ -758,7 +757,7 @@ clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers, clb_s
 
 clb_status clb_queue_mark(struct clb_queue *queue, clb_event *event)
 {
-    clb_status status = clb_queue_barrier(queue, 0, NULL, event);
+    clb_status status = clb_queue_barrier(queue, NULL, event);
     if (status == CLB_OK)
         status = clb_queue_flush(queue);
     return status;
@@ -769,7 +768,7 @@ clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to)
     clb_event event = NULL;
     clb_status status = clb_queue_mark(from, &event);
     if (status == CLB_OK)
-        status = clb_queue_barrier(to, 1, &event, NULL);
+        status = clb_queue_barrier(to, event, NULL);
     clb_event_drop(&event);
     return status;
 }
@@ -778,12 +777,12 @@ clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, siz
                           const void *host, size_t ld, clb_event *event)
 {
     const struct clb_box box = box_of(x, element, ld);
-    return clb_queue_write(queue, x->mem, &box, host, 0, NULL, event);
+    return clb_queue_write(queue, x->mem, &box, host, NULL, event);
 }
 
 clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, clb_event *event)
 {
     const struct clb_box box = box_of(x, element, ld);
-    return clb_queue_read(queue, x->mem, &box, host, 0, NULL, event);
+    return clb_queue_read(queue, x->mem, &box, host, NULL, event);
 }
