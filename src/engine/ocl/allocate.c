@@ -10,10 +10,10 @@
 /* The shim must not make the system swap: larger memory is taken only from what is available. */
 #define LOOKED_AT ((size_t)64 << 20)
 
-/* Not by malloc, which does not return freed blocks of up to 32 MiB to the system. `size` is a
- * multiple of PAGE. */
-static void *map_host(size_t size)
+/* Not by malloc, which does not return freed blocks of up to 32 MiB to the system. */
+void *clb_host_map(size_t size)
 {
+    size = clb_round_up(size, PAGE);
     size_t alignment = size >= HUGE_PAGE ? HUGE_PAGE : PAGE, extra = alignment - PAGE;
     if (size >= LOOKED_AT && size >= clb_proc_available())
         return NULL;
@@ -30,11 +30,6 @@ static void *map_host(size_t size)
     if (size >= HUGE_PAGE)
         madvise(aligned, size, MADV_HUGEPAGE);
     return aligned;
-}
-
-void *clb_host_map(size_t size)
-{
-    return map_host(clb_round_up(size, PAGE));
 }
 
 void clb_host_unmap(void *memory, size_t size)
@@ -61,7 +56,7 @@ static clb_status create(struct clb_runtime *runtime, struct clb_buffer *buffer)
     const bool shared = runtime->device.unified,
                pinned = !shared && buffer->kind == CLB_MEMORY_HOST;
     cl_int error;
-    if (shared && (buffer->host = map_host(buffer->size)) == NULL)
+    if (shared && (buffer->host = clb_host_map(buffer->size)) == NULL)
         return CLB_ERR_NOMEM;
     buffer->mem = clb_cl.CreateBuffer(runtime->context,
                                       CL_MEM_READ_WRITE | (shared   ? CL_MEM_USE_HOST_PTR
@@ -82,21 +77,16 @@ static clb_status create(struct clb_runtime *runtime, struct clb_buffer *buffer)
 clb_status clb_buffer_make(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
                            struct clb_buffer **out)
 {
-    struct clb_buffer *buffer = calloc(1, sizeof *buffer);
+    struct clb_buffer *buffer = malloc(sizeof *buffer);
     if (buffer == NULL)
         return CLB_ERR_NOMEM;
-    buffer->size = size;
-    buffer->kind = kind;
+    *buffer = (struct clb_buffer){.size = size, .kind = kind};
     clb_status status = clb_pool_reserve(runtime, size);
-    if (status == CLB_OK) {
-        status = create(runtime, buffer);
-        if (status != CLB_OK)
-            clb_pool_unreserve(&runtime->pool, size);
-    }
-    if (status != CLB_OK) {
+    if (status == CLB_OK && (status = create(runtime, buffer)) != CLB_OK)
+        clb_pool_unreserve(&runtime->pool, size);
+    if (status == CLB_OK)
+        *out = buffer;
+    else
         free(buffer);
-        return status;
-    }
-    *out = buffer;
-    return CLB_OK;
+    return status;
 }

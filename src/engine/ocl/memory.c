@@ -63,20 +63,6 @@ static struct clb_buffer *unlink_kept(struct clb_buffer **link)
     return buffer;
 }
 
-/* Take the smallest kept buffer of this kind with `size` to `size` + `excess` bytes, or NULL. */
-static struct clb_buffer *take_kept(struct clb_pool *pool, clb_memory_kind kind, size_t size,
-                                    size_t excess)
-{
-    struct clb_buffer **best = NULL;
-    for (struct clb_buffer **link = &pool->kept; *link != NULL; link = &(*link)->link) {
-        const struct clb_buffer *buffer = *link;
-        if (buffer->kind == kind && buffer->size >= size && buffer->size - size <= excess &&
-            (best == NULL || buffer->size < (*best)->size))
-            best = link;
-    }
-    return best != NULL ? unlink_kept(best) : NULL;
-}
-
 #define BIT(class) (1U << (class))
 #define ALL        (BIT(LARGE + 1) - 1)
 #define SMALL      (BIT(CLB_MEMORY_DEVICE) | BIT(CLB_MEMORY_HOST))
@@ -161,10 +147,17 @@ struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind 
     struct clb_pool *pool = &runtime->pool;
     size = clb_buffer_rounded(size);
     size_t excess = runtime->device.unified && size >= HUGE_PAGE / 2 ? 0 : size / 7;
+    struct clb_buffer **best = NULL; /* the smallest */
     pthread_mutex_lock(&pool->lock);
-    struct clb_buffer *buffer = take_kept(pool, kind, size, excess);
+    for (struct clb_buffer **link = &pool->kept; *link != NULL; link = &(*link)->link) {
+        const struct clb_buffer *buffer = *link;
+        if (buffer->kind == kind && buffer->size >= size && buffer->size - size <= excess &&
+            (best == NULL || buffer->size < (*best)->size))
+            best = link;
+    }
+    struct clb_buffer *found = best != NULL ? unlink_kept(best) : NULL;
     pthread_mutex_unlock(&pool->lock);
-    return buffer;
+    return found;
 }
 
 void clb_pool_make_room(struct clb_runtime *runtime, uint64_t bytes)
