@@ -299,17 +299,18 @@ static clb_status check_all_panels(struct dense_check *check)
     return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), factor_random, check);
 }
 
-clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_getf2 *like)
+clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    const struct clb_check_size largest = largest_panel(like);
+    struct clb_getf2 like = {0};
+    clb_getf2_set_shape(&like, &runtime->device, variant);
+    const struct clb_check_size largest = largest_panel(&like);
     const struct dense_check check = {
         .runtime = runtime,
         .variant = variant,
         .step = CLB_STEP_PANELS,
         .check_all = check_all_panels,
-        .limits = {.m = largest.m, .n = largest.n, .k = like->block, .triangle = CLB_MAX_BLOCK},
-        .like = *like};
+        .limits = {.m = largest.m, .n = largest.n, .k = like.block, .triangle = CLB_MAX_BLOCK},
+        .like = like};
     clb_status status =
         clb_check_once(&panels[variant->precision], "the device's panels are not used", run_check,
                        &check, sizeof check);

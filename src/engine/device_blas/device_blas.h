@@ -228,18 +228,19 @@ clb_plain_variant(const struct clb_gemm_variant *variant)
     return variant->split ? variant->plain : variant;
 }
 /* For the checks: set the sizes of strips and groups; and the program too. */
-void clb_getf2_set_shape(struct clb_getf2 *panel, const struct clb_workspace *workspace);
+void clb_getf2_set_shape(struct clb_getf2 *panel, const struct clb_device *device,
+                         const struct clb_gemm_variant *variant);
 clb_status clb_getf2_get_program(struct clb_getf2 *panel,
                                  struct clb_workspace *workspace) CLB_MUST_CHECK;
 
 /* ---- checks.c -------------------------------------------------------------------------------- */
 
-/* Build, launch and check the kernels; of panels, with the sizes of `like`. Only the first call of
- * each precision does the work (clb_check_once). Whether they have passed: */
+/* Build, launch and check the kernels. Only the first call of each precision does the work
+ * (clb_check_once). Whether they have passed: */
 clb_status clb_workspace_check(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_getf2 *like) CLB_MUST_CHECK;
+clb_status clb_getf2_check(struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 extern _Atomic bool clb_systems_passed[CLB_PRECISIONS], clb_panels_passed[CLB_PRECISIONS];
 
 #endif

@@ -99,12 +99,9 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
                           size_t cols)
 {
     clb_status status = CLB_OK;
-    if (!clb_panels_passed[workspace->variant->precision]) {
-        *panel = (struct clb_getf2){0};
-        clb_getf2_set_shape(panel, workspace);
-        status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
-        *panel = (struct clb_getf2){0};
-    }
+    *panel = (struct clb_getf2){0};
+    if (!clb_panels_passed[workspace->variant->precision])
+        status = clb_getf2_check(workspace->runtime, workspace->variant);
     return status == CLB_OK ? clb_getf2_prepare(panel, workspace, rows, cols) : status;
 }
 

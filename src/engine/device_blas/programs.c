@@ -127,17 +127,18 @@ clb_status clb_workspace_choose(struct clb_workspace *workspace, struct clb_runt
 /* Strips per block. */
 #define STRIPS ((size_t)4)
 
-void clb_getf2_set_shape(struct clb_getf2 *panel, const struct clb_workspace *workspace)
+void clb_getf2_set_shape(struct clb_getf2 *panel, const struct clb_device *device,
+                         const struct clb_gemm_variant *variant)
 {
-    bool progress = clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS);
+    bool progress = clb_device_has(device, CLB_QUIRK_GROUPS_PROGRESS);
     /* At most 64 registers for a row; PoCL takes many seconds to compile wide strips. */
-    panel->width = !progress ? 8 : workspace->variant->precision == CLB_Z ? 16 : 32;
+    panel->width = !progress ? 8 : variant->precision == CLB_Z ? 16 : 32;
     panel->block = STRIPS * panel->width;
-    panel->group = workspace->variant->tuning.value[CLB_PARAM_GETRF_GROUP];
+    panel->group = variant->tuning.value[CLB_PARAM_GETRF_GROUP];
     if (panel->group < SMALLEST_GROUP || (panel->group & (panel->group - 1)) != 0)
         panel->group = progress ? GROUP_NVIDIA : GROUP_OTHER;
-    panel->group = clb_min(panel->group, workspace->runtime->device.max_group);
-    panel->most_groups = progress ? workspace->runtime->device.units : 1;
+    panel->group = clb_min(panel->group, device->max_group);
+    panel->most_groups = progress ? device->units : 1;
 }
 
 /* With shuffles that take fewer instructions, where the device has them. */
@@ -147,7 +148,7 @@ clb_status clb_getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *
     const bool warps = clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS);
     clb_status status = CLB_ERR_BUILD;
     char options[160];
-    clb_getf2_set_shape(panel, workspace);
+    clb_getf2_set_shape(panel, &workspace->runtime->device, workspace->variant);
     for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
         snprintf(options, sizeof options,
                  "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_WIDTH=%zu -DCLB_BLOCK=%zu "

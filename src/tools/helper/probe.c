@@ -212,29 +212,6 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
 
 /* ---- in a child ------------------------------------------------------------------------------ */
 
-/* The panels of LU and the diagonal blocks of Cholesky are checked when they are first opened. */
-static clb_status open_in_workspace(struct clb_runtime *runtime,
-                                    const struct clb_gemm_variant *variant, bool panels)
-{
-    const struct clb_workspace_limits largest = {
-        .m = CLB_MAX_BLOCK, .n = CLB_MAX_BLOCK, .k = CLB_MAX_BLOCK, .triangle = CLB_MAX_BLOCK};
-    struct clb_workspace workspace;
-    struct clb_getf2 panel;
-    struct clb_potf2 block;
-    clb_status status = clb_workspace_open(&workspace, runtime, variant, &largest);
-    if (status != CLB_OK)
-        return status;
-    status = panels ? clb_getf2_open(&panel, &workspace, CLB_MAX_BLOCK, CLB_MAX_BLOCK)
-                    : clb_potf2_open(&block, &workspace);
-    bool idle = clb_workspace_finish(&workspace);
-    if (status == CLB_OK && panels)
-        clb_getf2_close(&panel, &workspace, idle);
-    else if (status == CLB_OK)
-        clb_potf2_close(&block, &workspace, idle);
-    clb_workspace_close(&workspace, idle);
-    return status;
-}
-
 static clb_status do_step(struct clb_runtime *runtime, clb_helper_step step,
                           clb_precision precision)
 {
@@ -254,8 +231,9 @@ static clb_status do_step(struct clb_runtime *runtime, clb_helper_step step,
     case CLB_STEP_SYSTEMS:
         return clb_workspace_check(runtime, variant);
     case CLB_STEP_PANELS:
+        return clb_getf2_check(runtime, variant);
     case CLB_STEP_BLOCKS:
-        return open_in_workspace(runtime, variant, step == CLB_STEP_PANELS);
+        return clb_potf2_check(runtime, variant);
     default:
         return CLB_OK;
     }
