@@ -327,14 +327,13 @@ static struct clb_operator as_qr(const struct judge *v, struct clb_operator m)
     return clb_routine_has_flag(v->call->routine, 'l') ? clb_adjoint(m) : m;
 }
 
-static struct clb_reflectors reflectors_of(const struct judge *v, struct clb_operator a,
-                                           size_t count)
+static struct clb_stored_q reflectors_of(const struct judge *v, struct clb_operator a, size_t count)
 {
-    return (struct clb_reflectors){as_qr(v, a), count, v->call->tau};
+    return (struct clb_stored_q){as_qr(v, a), count, v->call->tau};
 }
 
 /* y = op(Q)*y, whose entries behind its last one are zeros. False when Q is not unitary. */
-static bool reflect(struct judge *v, const struct clb_reflectors *q, bool forward)
+static bool reflect(struct judge *v, const struct clb_stored_q *q, bool forward)
 {
     const size_t order = clb_operator_rows(&q->m);
     bool unitary = true;
@@ -343,12 +342,12 @@ static bool reflect(struct judge *v, const struct clb_reflectors *q, bool forwar
             v->y.of[a][i] = 0;
     }
     v->y.n = order;
-    v->status = clb_reflectors_apply(q, forward, &v->y, &unitary);
+    v->status = clb_stored_q_apply(q, forward, &v->y, &unitary);
     return unitary;
 }
 
 /* y = M*x; `sized`: with errors of M's size. */
-static void judge_reflected(struct judge *v, const struct clb_reflectors *q, struct clb_operator m,
+static void judge_reflected(struct judge *v, const struct clb_stored_q *q, struct clb_operator m,
                             bool sized)
 {
     clb_apply_first(v, m, &v->z);
@@ -362,7 +361,7 @@ void clb_judge_geqrf(struct judge *v)
     const struct clb_operator qr = clb_matrix_now(v, 'A');
     const struct clb_operator before = as_qr(v, clb_matrix_before(v, 'A'));
     const bool lq = before.transposed;
-    const struct clb_reflectors q = reflectors_of(v, qr, clb_min(qr.rows, qr.cols));
+    const struct clb_stored_q q = reflectors_of(v, qr, clb_min(qr.rows, qr.cols));
     if (!set_scaled_if_tame(v, &before))
         return;
     clb_apply_first(v, as_qr(v, clb_triangle_of(qr, lq ? 'L' : 'U')), &v->y);
@@ -376,7 +375,7 @@ void clb_judge_geqrf(struct judge *v)
 void clb_judge_ormqr(struct judge *v)
 {
     const struct clb_operator now = clb_matrix_now(v, 'C'), before = clb_matrix_before(v, 'C');
-    const struct clb_reflectors q = reflectors_of(v, clb_matrix_now(v, 'A'), v->call->k);
+    const struct clb_stored_q q = reflectors_of(v, clb_matrix_now(v, 'A'), v->call->k);
     const bool right = v->call->right;
     const bool forward = ((v->call->transa != CLB_OP_N) != q.m.transposed) != right;
     const struct clb_operator c = right ? clb_adjoint(before) : before;
@@ -393,7 +392,7 @@ void clb_judge_orgqr(struct judge *v)
 {
     const struct clb_operator now = as_qr(v, clb_matrix_now(v, 'A'));
     const size_t cols = clb_operator_cols(&now);
-    const struct clb_reflectors q = reflectors_of(v, clb_matrix_before(v, 'A'), v->call->k);
+    const struct clb_stored_q q = reflectors_of(v, clb_matrix_before(v, 'A'), v->call->k);
     clb_set_vectors(v, cols, NULL);
     clb_sample_clear(&v->y, cols);
     clb_sample_add(&v->y, 1, &v->x, true);

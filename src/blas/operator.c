@@ -571,7 +571,7 @@ double clb_operator_solve(const struct clb_operator *m, double *re, double *im, 
 
 /* Reflectors follow one on the other: threads take a vector each. */
 struct reflection {
-    const struct clb_reflectors *q;
+    const struct clb_stored_q *q;
     bool adjoint;
     struct clb_sample *y;
     atomic_bool not_unitary, no_memory;
@@ -581,7 +581,7 @@ struct reflection {
 enum { ROWS = 8 };
 
 /* Vectors [first, first + ROWS), of order elements each, in re and im. */
-static void read_vectors(const struct clb_reflectors *q, size_t first, double *re, double *im)
+static void read_vectors(const struct clb_stored_q *q, size_t first, double *re, double *im)
 {
     const size_t count = clb_min(ROWS, q->count - first), order = clb_operator_rows(&q->m);
     double row[2][ROWS] = {{0}};
@@ -625,7 +625,7 @@ static bool is_unitary(const double tau[2], double norm)
 
 static bool reflect_all(const struct reflection *reflection, double *re, double *im, double *room)
 {
-    const struct clb_reflectors *q = reflection->q;
+    const struct clb_stored_q *q = reflection->q;
     const struct clb_operator *m = &q->m;
     const size_t order = clb_operator_rows(m);
     double *const v_im = room + (m->transposed ? ROWS : 1) * order;
@@ -669,8 +669,8 @@ static void reflect_vector(void *context, size_t thread, size_t r, size_t end)
     free(room);
 }
 
-clb_status clb_reflectors_apply(const struct clb_reflectors *q, bool adjoint, struct clb_sample *y,
-                                bool *unitary)
+clb_status clb_stored_q_apply(const struct clb_stored_q *q, bool adjoint, struct clb_sample *y,
+                              bool *unitary)
 {
     struct reflection reflection = {.q = q, .adjoint = adjoint, .y = y};
     const size_t bytes = y->n * q->count * clb_precision_size(q->m.precision);

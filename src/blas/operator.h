@@ -100,14 +100,14 @@ double clb_operator_solve(const struct clb_operator *m, double *re, double *im, 
 
 /* Reflectors H(j) = I - tau(j)*v(j)*v(j)^H as xGEQRF stores them: v(j) has zeros before j, a one
  * there, and then what column j of m has below; xGELQF's are those of the adjoint matrix. */
-struct clb_reflectors {
+struct clb_stored_q {
     struct clb_operator m;
     size_t count;
     const void *tau;
 };
 /* y = Q*y with Q = H(0)*H(1)...; or y = Q^H*y. Sizes stay. *unitary: Q is, as far as checks need
  * it. */
-clb_status clb_reflectors_apply(const struct clb_reflectors *q, bool adjoint, struct clb_sample *y,
-                                bool *unitary) CLB_MUST_CHECK;
+clb_status clb_stored_q_apply(const struct clb_stored_q *q, bool adjoint, struct clb_sample *y,
+                              bool *unitary) CLB_MUST_CHECK;
 
 #endif

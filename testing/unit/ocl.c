@@ -583,7 +583,7 @@ static void turns(void *unused)
 static clb_status await_barrier(struct clb_queue *queue)
 {
     clb_event event = NULL;
-    clb_status status = clb_queue_barrier(queue, 0, NULL, &event);
+    clb_status status = clb_queue_barrier(queue, NULL, &event);
     if (status == CLB_OK)
         status = clb_event_wait(event);
     clb_event_release(event);

@@ -212,8 +212,9 @@ struct clb_order {
     clb_event *event;        /* NULL: it is not wanted */
 };
 
-/* Launch a kernel of a program on the order's queue or, without one, the set's. The last two arguments are CLB_ARGUMENTS(CLB_ARG(...), ...); those
- * of size 0 are left out. A size_t is passed as the kernels' ulong. */
+/* Launch a kernel of a program on the order's queue or, without one, the set's. The last two
+ * arguments are CLB_ARGUMENTS(CLB_ARG(...), ...); those of size 0 are left out. A size_t is passed
+ * as the kernels' ulong. */
 clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program *program,
                              const char *name, const struct clb_geometry *geometry,
                              struct clb_order order, const struct clb_argument *arguments,
@@ -348,9 +349,9 @@ struct clb_product_factors {
 struct clb_product_factors clb_product_factors_of(const struct clb_gemm_variant *variant,
                                                   const struct clb_product *product);
 
-/* The products of parts of `depth_of_part` depths: where that is less than k, C is a matrix for each
- * of them, one behind the other; these and then their sum, of scaled operands also where there is
- * one part. */
+/* The products of parts of `depth_of_part` depths: where that is less than k, C is a matrix for
+ * each of them, one behind the other; these and then their sum, of scaled operands also where there
+ * is one part. */
 clb_status clb_product_launch(struct clb_queue_set *queue_set,
                               const struct clb_gemm_variant *variant,
                               const struct clb_product *product, size_t depth_of_part,
