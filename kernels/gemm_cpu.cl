@@ -189,7 +189,7 @@ CLB_INLINE void prefetch_run(global const real *p, uint count)
 #include "operand.h"
 #include "cpu_product.h"
 
-/* ---- packing: panels of an operand, from rows or from depths that are contiguous ------------ */
+/* ---- packing: panels of an operand, from rows or from depths that are contiguous ---- */
 
 /* The share of one work-group: panels q0 ... q1 - 1, depths p0 ... p1 - 1 (p1 counts padding).
  * `past`: past the caches, which takes panels of whole vectors. */
@@ -427,7 +427,7 @@ CLB_INLINE void pack_t(global const real *src, size_t ld, uint w, uint k, global
 }
 
 #if CLB_SHAPES
-/* ---- packing of triangular operands, without what is zero ----------------------------------- */
+/* ---- packing of triangular operands, without what is zero ---- */
 
 /* Kinds: element (i, p) is zero for p > i + diagonal, or for p < i + diagonal; ones on the
  * diagonal. */
@@ -495,7 +495,7 @@ CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k,
 }
 #endif
 
-/* ---- packing kernels ------------------------------------------------------------------------ */
+/* ---- packing kernels ---- */
 
 #if !CLB_SHAPES
 /*
@@ -591,7 +591,7 @@ CLB_KERNEL void clb_pack_triangle_b_t(global const real *src, ulong src_off, ulo
 
 #endif
 
-/* ---- multiplication ------------------------------------------------------------------------- */
+/* ---- multiplication ---- */
 
 #if !CLB_SHAPES
 

@@ -85,7 +85,7 @@ typedef float4 wide;
 
 /* A row stays in registers only if everything is inlined and the bounds of every loop over it are
  * constants before that; so loops run over the whole row and compare with `width` inside. */
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 CLB_INLINE void take_wide(wide v, real *x)
 {
@@ -125,7 +125,7 @@ CLB_INLINE code code_of(const real *x, uint pos, uint j)
     return bits_of(size) + 2;
 }
 
-/* ---- the best of many: code, position, and in `index` whose they are ------------------------- */
+/* ---- the best of many: code, position, and in `index` whose they are ---- */
 
 struct best {
     code key;
@@ -238,7 +238,7 @@ CLB_INLINE void best_of_group(struct best *best, local code *keys, local uint *p
 }
 #endif
 
-/* ---- the exchange between groups ------------------------------------------------------------- */
+/* ---- the exchange between groups ---- */
 
 /* The index in a slot of word w of those that are exchanged: `words` words of the row, then the
  * position. */
@@ -307,7 +307,7 @@ CLB_INLINE uint choose(const local uint *slots, uint j)
     return best.index;
 }
 
-/* ---- elimination ----------------------------------------------------------------------------- */
+/* ---- elimination ---- */
 
 /* x /= pivot, by Smith's method when complex. A zero pivot leaves x as it is. */
 CLB_INLINE void divide(real *x, const real *pivot)
@@ -342,7 +342,7 @@ CLB_INLINE void subtract_product(real *c, const real *l, const real *u)
 #endif
 }
 
-/* ---- the panel ------------------------------------------------------------------------------- */
+/* ---- the panel ---- */
 
 /* Parameters: the work-group's local memory. */
 #define SHARED                                                                                     \
@@ -473,7 +473,7 @@ CLB_INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width,
     columns(begin, min(n, (uint)(end)), min(m, n), r, width, exists, pos, &zero, aside, ipiv,      \
             column, exchange, tag, SHARED_AS_IS)
 
-/* ---- moves ----------------------------------------------------------------------------------- */
+/* ---- moves ---- */
 
 /* A strip is part of a block, and that of a panel: three ranges of columns, whose first and last
  * columns are those of strips. For each range the combined interchanges so far are kept as 2 x
@@ -574,7 +574,7 @@ void clb_getrf_panel(uint m, uint n, global real *a, ulong offset, ulong lda, gl
         state[0] = (int)(column + zero);
 }
 
-/* ---- the other columns of a block ------------------------------------------------------------ */
+/* ---- the other columns of a block ---- */
 
 #define FOLLOW_WG 64 /* a work-item for each move of a strip */
 

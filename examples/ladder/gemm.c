@@ -124,7 +124,7 @@ static clb_status run_rung(void *argument)
     return status == CLB_OK ? ended : status;
 }
 
-/* ---- the check ------------------------------------------------------------------------------- */
+/* ---- the check ---- */
 
 /* C against A*B. Replaces C in host memory. */
 static clb_status find_error(const struct climb *climb, double *error)
@@ -137,7 +137,7 @@ static clb_status find_error(const struct climb *climb, double *error)
     return status;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all of them ---- */
 
 /* Forget the result of the rung before. */
 static clb_status clear_result(const struct climb *climb)

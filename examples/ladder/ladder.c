@@ -11,7 +11,7 @@
 #define FOR_CPU  512
 #define FOR_GPUS 2048
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 static long double entry(const struct ladder *ladder, const void *matrix, size_t i, size_t j)
 {
@@ -82,7 +82,7 @@ clb_status ladder_launch(const struct ladder *ladder, struct clb_program *progra
                                                global, local, after, event);
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 static void print_header(const json_t *result)
 {
@@ -180,7 +180,7 @@ static void write_plot(FILE *script, const json_t *ladder, const char *file)
     clb_plot_bars(script, file, title, settings, count);
 }
 
-/* ---- the bound ------------------------------------------------------------------------------- */
+/* ---- the bound ---- */
 
 #define PEAK_CHAINS 8 /* peak.cl */
 #define PEAK_STEPS  4096
@@ -236,7 +236,7 @@ static double measure_peak(const struct ladder *ladder)
                : clb_fail(0, "the bound can't be measured: the kernel fails");
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 /* Of the only row; NAN where there is none. */
 static double seconds_of(json_t *rows)

@@ -27,7 +27,7 @@ static size_t panel_bytes(const struct lu *lu)
     return PANEL * lu->ladder->n * lu->ladder->size;
 }
 
-/* ---- on the CPU alone ------------------------------------------------------------------------ */
+/* ---- on the CPU alone ---- */
 
 #define SEQUENTIAL(real)                                                                           \
     static void sequential_##real(size_t n, real *a, cl_uint *pivot)                               \
@@ -65,7 +65,7 @@ static clb_status run_sequential(void *argument)
     return CLB_OK;
 }
 
-/* ---- launches -------------------------------------------------------------------------------- */
+/* ---- launches ---- */
 
 /* A kernel with the arguments n, k, [first,] a, [pivots]. */
 struct step {
@@ -105,7 +105,7 @@ static clb_status fetch_matrix(const struct lu *lu)
                : clb_queue_read_now(ladder->queue, lu->a->mem, 0, ladder->bytes, ladder->c);
 }
 
-/* ---- two kernels a column -------------------------------------------------------------------- */
+/* ---- two kernels a column ---- */
 
 static clb_status run_naive(void *argument)
 {
@@ -127,7 +127,7 @@ static clb_status run_naive(void *argument)
     return status;
 }
 
-/* ---- blocked: the CPU factors panels --------------------------------------------------------- */
+/* ---- blocked: the CPU factors panels ---- */
 
 /* The next LAPACK factors rows k and below of the panel in host memory; its pivots become rows of
  * the matrix, from 0. */
@@ -246,7 +246,7 @@ static clb_status run_pipelined(void *argument)
     return status == CLB_OK ? fetch_matrix(lu) : status;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all of them ---- */
 
 static const struct lu_rung {
     const char *name, *adds, *options;

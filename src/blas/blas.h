@@ -12,7 +12,7 @@ struct clb_rect {
     size_t row, col, rows, cols;
 };
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 struct clb_level3;
 
@@ -80,7 +80,7 @@ struct clb_level3 {
     bool in_place;      /* trmm: c is b[0]'s memory (left), or a[0]'s (right) */
 };
 
-/* ---- merge.c --------------------------------------------------------------------------------- */
+/* ---- merge.c ---- */
 
 /* On the CPU: Y(i, j) = X(order[i], j), for `rows` rows of Y. */
 void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
@@ -120,7 +120,7 @@ void clb_gemm_progress_free(struct clb_gemm_progress *progress);
 clb_status clb_gemm_distrust(const struct clb_gemm *problem,
                              struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
-/* ---- transpose.c: by as many threads as are free --------------------------------------------- */
+/* ---- transpose.c: by as many threads as are free ---- */
 
 /* Y = X^T or X^H for a rows x cols matrix Y, on the CPU. */
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
@@ -155,7 +155,7 @@ bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const 
 void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols, const void *x,
                    size_t ldx, void *y, size_t ldy);
 
-/* ---- call.c: the rows of routines.def, one for each precision, and calls of them ------------- */
+/* ---- call.c: the rows of routines.def, one for each precision, and calls of them ---- */
 
 /* What routines compute, X(kind, work): the same for all precisions, and for Hermitian, recursive
  * and adjoint (LQ) forms. `work` is the row of offload.def that holds the threshold, CLB_WORK_...
@@ -230,7 +230,7 @@ bool clb_routine_has_flag(clb_routine routine, char flag);
  */
 clb_routine clb_routine_of(clb_kind kind, clb_precision precision, bool adjoint);
 
-/* ---- call.c: calls, and what a signature says of them -----------------------------------------
+/* ---- call.c: calls, and what a signature says of them ----
  *
  * A call of any routine: the arguments under their names, of column-major matrices. From the entry
  * to the algorithms, to the next library and to the check of a result it is described by this. */
@@ -320,7 +320,7 @@ clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar);
 int64_t clb_integer_get(const void *array, size_t index, bool wide);
 void clb_integer_set(void *array, size_t index, bool wide, int64_t value);
 
-/* ---- the next library's functions, as the algorithms of the engine are given them ------------ */
+/* ---- the next library's functions, as the algorithms of the engine are given them ---- */
 
 struct clb_host_blas;
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 const struct clb_routine_info clb_routines[CLB_ROUTINES] = {
 #define CLB_NAME(full_name, letter, STEM, SIGNATURE, SHAPES, LIMITS, TRANS, TRANS_COMPLEX, FLAGS,  \
@@ -83,7 +83,7 @@ struct clb_call clb_call_as(const struct clb_call *call, clb_kind kind)
     return other;
 }
 
-/* ---- scalars and integers -------------------------------------------------------------------- */
+/* ---- scalars and integers ---- */
 
 clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value)
 {
@@ -106,7 +106,7 @@ void clb_integer_set(void *array, size_t index, bool wide, int64_t value)
         ((int32_t *)array)[index] = (int32_t)value;
 }
 
-/* ---- sizes and shapes ------------------------------------------------------------------------ */
+/* ---- sizes and shapes ---- */
 
 bool clb_signature_has(const struct clb_call *call, char letter)
 {
@@ -175,7 +175,7 @@ bool clb_call_reads_c(const struct clb_call *call)
     return !clb_signature_has(call, '+') || call->beta == NULL || !is_zero(call, '+', call->beta);
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 static bool is_in_limits(const struct clb_call *call, char size)
 {

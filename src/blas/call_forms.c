@@ -53,7 +53,7 @@ void clb_call_describe(const struct clb_call *call, char *text, size_t size)
     }
 }
 
-/* ---- row-major calls of BLAS ----------------------------------------------------------------- */
+/* ---- row-major calls of BLAS ---- */
 
 clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar)
 {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* ---- the matrices of a call ------------------------------------------------------------------ */
+/* ---- the matrices of a call ---- */
 
 static size_t largest_size(const struct clb_call *call)
 {
@@ -37,7 +37,7 @@ struct clb_operator clb_matrix_before(const struct judge *v, char name)
     return m;
 }
 
-/* ---- the vectors ----------------------------------------------------------------------------- */
+/* ---- the vectors ---- */
 
 /* The same for every call: it has nothing to do with what is computed. */
 static double next_sign(uint64_t *state)
@@ -135,7 +135,7 @@ double complex clb_get_scalar(const struct judge *v, bool beta)
                : CMPLX(x.d[0], x.d[1]);
 }
 
-/* ---- judgement ------------------------------------------------------------------------------- */
+/* ---- judgement ---- */
 
 void clb_judge_fail(struct judge *v, const char *what)
 {
@@ -279,7 +279,7 @@ void clb_judge_equation(struct judge *v, const struct equation *equation)
         clb_judge_unread(v, equation);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all of them ---- */
 
 static clb_formula *const formulas[CLB_KINDS] = {
 #define CLB_FORMULA(kind, work) [CLB_KIND_##kind] = clb_judge_##kind,

@@ -1,7 +1,7 @@
 /* What products and triangular systems must satisfy. */
 #include "judging.h"
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 struct product_term {
     struct clb_operator outer, inner;

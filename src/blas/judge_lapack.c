@@ -58,7 +58,7 @@ static void check_b_kept(struct judge *v)
     }
 }
 
-/* ---- LU -------------------------------------------------------------------------------------- */
+/* ---- LU ---- */
 
 static int64_t info_of(const struct judge *v)
 {
@@ -175,7 +175,7 @@ void clb_judge_getri(struct judge *v)
                                              .terms = 2 * (double)before.rows + 16});
 }
 
-/* ---- Cholesky -------------------------------------------------------------------------------- */
+/* ---- Cholesky ---- */
 
 /* Pivot k that was not positive: a(k,k) - |w|^2 with F*w = a(0:k,k) is below what errors E of the
  * factors make of it, [-z; 1]^H*E*[-z; 1] with F^H*z = w and |E| <= c u |F||F^H|. */
@@ -248,7 +248,7 @@ void clb_judge_posv(struct judge *v)
         check_b_kept(v);
 }
 
-/* ---- inverses and products of triangles ------------------------------------------------------ */
+/* ---- inverses and products of triangles ---- */
 
 /* U*X = I; X*L = I by columns of the transposes: the residual that the algorithm keeps small. */
 void clb_judge_trtri(struct judge *v)
@@ -307,7 +307,7 @@ void clb_judge_potri(struct judge *v)
     clb_judge_norm(v, n + 16);
 }
 
-/* ---- QR -------------------------------------------------------------------------------------- */
+/* ---- QR ---- */
 
 /* set_scaled for contents whose squares neither overflow nor underflow; else false. */
 static bool set_scaled_if_tame(struct judge *v, const struct clb_operator *m)

@@ -65,7 +65,7 @@ static inline bool clb_is_complex(const struct judge *v)
     return clb_precision_parts(v->precision) == 2;
 }
 
-/* ---- vectors --------------------------------------------------------------------------------- */
+/* ---- vectors ---- */
 
 /* x: random signs times the sizes of columns, or times one; zero: the column is not read. */
 void clb_set_vectors(struct judge *v, size_t n, const double *magnitude);
@@ -84,7 +84,7 @@ void clb_apply_next(struct judge *v, struct clb_operator m, struct clb_sample *y
 /* Alpha or beta of the call. */
 double complex clb_get_scalar(const struct judge *v, bool beta);
 
-/* ---- judgement ------------------------------------------------------------------------------- */
+/* ---- judgement ---- */
 
 void clb_judge_fail(struct judge *v, const char *what);
 static inline bool clb_has_failed(const struct judge *v)
@@ -119,7 +119,7 @@ void clb_judge_equation(struct judge *v, const struct equation *equation);
 /* Of an equation with a solution: columns that were not read, because they are not finite. */
 void clb_judge_unread(struct judge *v, const struct equation *equation);
 
-/* ---- the formulas, by what computes a routine: `ops` in routines.def --------------------------
+/* ---- the formulas, by what computes a routine: `ops` in routines.def ----
  */
 
 typedef void clb_formula(struct judge *v);

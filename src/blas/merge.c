@@ -110,7 +110,7 @@ bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void 
                : is_finite_d(parts * m, n, p, parts * ldp);
 }
 
-/* ---- progress -------------------------------------------------------------------------------- */
+/* ---- progress ---- */
 
 clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts)
 {

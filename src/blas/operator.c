@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- vectors --------------------------------------------------------------------------------- */
+/* ---- vectors ---- */
 
 /* Arrays of a sample. */
 enum { ROOM = 2 * CLB_VECTORS + 1 };
@@ -72,7 +72,7 @@ void clb_sample_add(struct clb_sample *y, double sign, const struct clb_sample *
         add_to(y->of[a], a == 0 ? 1 : sign, z->of[a], y->n);
 }
 
-/* ---- pieces of columns ----------------------------------------------------------------------- */
+/* ---- pieces of columns ---- */
 
 enum { PIECE = 512, BLOCK = 64 };
 
@@ -148,7 +148,7 @@ static void cut_out(const struct clb_operator *m, const struct clb_sample *x, st
     }
 }
 
-/* ---- sums ------------------------------------------------------------------------------------ */
+/* ---- sums ---- */
 
 /* As the arrays of a sample. */
 struct partial_sums {
@@ -233,7 +233,7 @@ static double sizes_of(const double *x, const double *size, size_t count, bool s
     return squares ? sum_of(x, size, count, SQUARES) : sum_of(x, size, count, SIZES);
 }
 
-/* ---- passes ---------------------------------------------------------------------------------- */
+/* ---- passes ---- */
 
 /* A pass over a matrix: y = M*x, or the largest magnitudes of its columns. Threads take tiles of
  * it, each with sums of its own. */
@@ -525,7 +525,7 @@ void clb_operator_triangle(const struct clb_operator *outer, const struct clb_op
     run_pass(&pass, y);
 }
 
-/* ---- elements -------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 
 double complex clb_operator_get(const struct clb_operator *m, size_t i, size_t j)
 {
@@ -567,7 +567,7 @@ double clb_operator_solve(const struct clb_operator *m, double *re, double *im, 
     return most;
 }
 
-/* ---- reflectors ------------------------------------------------------------------------------ */
+/* ---- reflectors ---- */
 
 /* Reflectors follow one on the other: threads take a vector each. */
 struct reflection {

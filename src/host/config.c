@@ -159,7 +159,7 @@ void clb_config_parse(struct clb_config *config, const char *(*lookup)(const cha
     }
 }
 
-/* ---- the process's configuration ------------------------------------------------------------- */
+/* ---- the process's configuration ---- */
 
 const struct clb_config *_Atomic clb_config_known;
 
@@ -204,7 +204,7 @@ bool clb_config_asks_for_table(void)
     return value != NULL && strcmp(value, "-") == 0;
 }
 
-/* ---- names of variables ---------------------------------------------------------------------- */
+/* ---- names of variables ---- */
 
 #define MAX_NAME 64
 
@@ -259,7 +259,7 @@ double clb_config_threshold(const char *routine)
     return config->threshold;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 /* A decimal number with optional fraction and exponent, without sign. */
 bool clb_parse_number(const char *text, size_t length, double *value)

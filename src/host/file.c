@@ -103,7 +103,7 @@ int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode)
     return -1;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 /* Wait until the descriptor accepts data, at most until the time `until`; false when it doesn't. */
 static bool wait_for_room(int fd, double until)

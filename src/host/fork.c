@@ -72,7 +72,7 @@ void clb_fork_watch(void)
     pthread_once(&once, watch_forks);
 }
 
-/* ---- locks that a forked child finds free ---------------------------------------------------- */
+/* ---- locks that a forked child finds free ---- */
 
 /* Set in a mutex's generation while a thread makes it anew. */
 #define BEING_MADE (1U << 31)
@@ -102,7 +102,7 @@ bool clb_lock_try(struct clb_mutex *mutex, bool *first)
     return locked;
 }
 
-/* ---- loading --------------------------------------------------------------------------------- */
+/* ---- loading ---- */
 
 void clb_load_begin(void)
 {

@@ -64,7 +64,7 @@ static inline size_t clb_precision_real_size(clb_precision precision)
 /* op(X) = X, X^T or X^H. */
 typedef enum clb_op { CLB_OP_N, CLB_OP_T, CLB_OP_C } clb_op;
 
-/* ---- sizes ----------------------------------------------------------------------------------- */
+/* ---- sizes ---- */
 
 /* Bytes that a column-major rows x cols operand with leading dimension ld occupies:
  * ((cols-1)*ld + rows) * size; 0 when empty. CLB_ERR_RANGE when that passes PTRDIFF_MAX. */
@@ -103,7 +103,7 @@ static inline size_t clb_max(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* ---- configuration (config.c, config.def) ---------------------------------------------------- */
+/* ---- configuration (config.c, config.def) ---- */
 
 typedef enum clb_mode { CLB_MODE_AUTO, CLB_MODE_OFF, CLB_MODE_ALWAYS, CLB_MODE_DRY_RUN } clb_mode;
 
@@ -152,7 +152,7 @@ static inline const struct clb_config *clb_config_get(void)
     return CLB_LIKELY(config != NULL) ? config : clb_config_read();
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- time ---- */
 
 /* Monotonic time in seconds. */
 static inline double clb_now(void)
@@ -169,7 +169,7 @@ static inline struct timespec clb_time_of(double now)
     return (struct timespec){.tv_sec = seconds, .tv_nsec = (long)(1e9 * (now - (double)seconds))};
 }
 
-/* ---- log, trace ------------------------------------------------------------------------------ */
+/* ---- log, trace ---- */
 
 extern _Atomic int clb_log_limit; /* of clb_log_level: lines above it are not written */
 
@@ -191,7 +191,7 @@ static inline bool clb_trace_wanted(void)
 /* Add a span of the calling thread from `begin` until now; `name` must stay valid. */
 void clb_trace_since(const char *name, double begin);
 
-/* ---- progress (progress.c): how far a long call is, on a terminal ---------------------------- */
+/* ---- progress (progress.c): how far a long call is, on a terminal ---- */
 
 /* The calling thread's; name is NULL where it is not wanted, and outside of calls. */
 extern CLB_THREAD struct clb_progress {
@@ -230,7 +230,7 @@ static inline void clb_progress_note_columns(size_t k, size_t n)
     clb_progress_note(1 - rest * rest * rest);
 }
 
-/* ---- what the program must not notice of the driver (thread_state.c) ------------------------- */
+/* ---- what the program must not notice of the driver (thread_state.c) ---- */
 
 struct clb_thread_state {
     sigset_t mask, pending;
@@ -261,7 +261,7 @@ extern CLB_THREAD bool clb_thread_inside;
  * environment. CLB_ERR_NOMEM when the system can't create it. */
 clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument) CLB_MUST_CHECK;
 
-/* ---- forks and locks (fork.c) ---------------------------------------------------------------- */
+/* ---- forks and locks (fork.c) ---- */
 
 /* How many forks lie between the program's first process and this one. A forked child finds other
  * threads' locks held and their data half changed; who owns a lock, a thread or a count compares
@@ -300,7 +300,7 @@ static inline void clb_unlock(struct clb_mutex *mutex)
     pthread_mutex_unlock(&mutex->mutex);
 }
 
-/* ---- worker threads (workers.c) -------------------------------------------------------------- */
+/* ---- worker threads (workers.c) ---- */
 
 #define CLB_MAX_WORKERS 16
 
@@ -332,7 +332,7 @@ void clb_workers_share(size_t count, size_t share, size_t threads,
 void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t from_step,
                           size_t bytes, size_t runs);
 
-/* ---- memory that the program may not have touched (prefault.c); best effort ------------------ */
+/* ---- memory that the program may not have touched (prefault.c); best effort ---- */
 
 /* Look at a few pages spread over [begin, begin + bytes): true when one of them is not present. */
 bool clb_pages_absent(const void *begin, size_t bytes);

@@ -60,7 +60,7 @@ void clb_pages_want_huge(void *begin, size_t bytes)
         (void)madvise((void *)first, inner, MADV_HUGEPAGE);
 }
 
-/* ---- the pages of C -------------------------------------------------------------------------- */
+/* ---- the pages of C ---- */
 
 /* Where the program never touched C, large matrices get huge pages, and threads fault units in
  * ahead of the results (next_job in transfer_queue.c). Columns are faulted in from left to right,

@@ -5,7 +5,7 @@
 
 #include "host.h"
 
-/* ---- configuration (config.c) ---------------------------------------------------------------- */
+/* ---- configuration (config.c) ---- */
 
 /* The threshold that CLBLAS_SHIM_THRESHOLD_<NAME> or CLBLAS_SHIM_THRESHOLD sets for a routine
  * ("dgemm"), as the cube root of the work; negative when neither is set. */
@@ -39,7 +39,7 @@ bool clb_parse_bytes(const char *text, size_t length, double *value, bool *perce
 void clb_log_open(clb_log_level level, const char *file);
 void clb_trace_open(const char *file);
 
-/* ---- log, trace, time ------------------------------------------------------------------------ */
+/* ---- log, trace, time ---- */
 
 /* Write one line to stderr, whatever the log level is, and to the log file when one is open: for
  * invalid configuration values and fatal errors. */
@@ -57,7 +57,7 @@ static inline double clb_cpu_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* ---- files (file.c): files of the shim in the program's process ------------------------------ */
+/* ---- files (file.c): files of the shim in the program's process ---- */
 
 /* open(2) that never blocks (a FIFO without a reader is ENXIO). The descriptor is close-on-exec and
  * never 0 to 2, even when the program has closed those. */
@@ -77,7 +77,7 @@ int clb_file_write(int fd, const char *data, size_t length, double patience);
 /* The text of an error of clb_file_write or open, for the user. */
 const char *clb_file_error(int error);
 
-/* ---- text (text.c): locale-independent formatting into a growing buffer ---------------------- */
+/* ---- text (text.c): locale-independent formatting into a growing buffer ---- */
 
 struct clb_text {
     char *data; /* owned, terminated; NULL while empty */
@@ -96,7 +96,7 @@ void clb_text_add_file(struct clb_text *text, const char *name);
 /* Adds the shortest decimal that reads back as the same double, with a '.' in every locale. */
 void clb_text_add_double(struct clb_text *text, double value);
 
-/* ---- report_file.c: files that are written when the process ends ----------------------------- */
+/* ---- report_file.c: files that are written when the process ends ---- */
 
 /* Remember the working directory, for a relative name, and the time. Called at the first
  * intercepted call. */
@@ -107,7 +107,7 @@ void clb_report_file_note(const char *name);
  * stderr, for any text. A failure is reported by one line that names the variable. */
 void clb_report_file_write(const char *variable, const char *name, const struct clb_text *text);
 
-/* ---- handlers of drivers (signals.c) --------------------------------------------------------- */
+/* ---- handlers of drivers (signals.c) ---- */
 
 /* Called around each task in which a driver may install signal handlers (its start, builds), one
  * task at a time, and by any thread meanwhile. No such handler is left after it. */
@@ -117,7 +117,7 @@ void clb_signals_end_task(void);
 /* In a process of the shim's own: signals are the driver's. */
 void clb_signals_have_no_program(void);
 
-/* ---- forks (fork.c) -------------------------------------------------------------------------- */
+/* ---- forks (fork.c) ---- */
 
 /* Called before the first lock is taken: when the configuration is read, and where that may not
  * have happened yet. The generation counts forks from then on. */

@@ -53,7 +53,7 @@ void clb_report_file_note(const char *name)
         format_now(first_call);
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 /* The standard descriptor, 1 or 2, on which this file is open already; -1: none. */
 static int find_standard(const struct stat *file)
@@ -83,7 +83,7 @@ static char *follow_links(const char *path)
     return realpath(path, NULL);
 }
 
-/* ---- writing; all return 0 or the error ------------------------------------------------------ */
+/* ---- writing; all return 0 or the error ---- */
 
 /* Whether a file may be replaced: it is of an earlier run, or empty, as mktemp leaves it. */
 static bool is_old(int fd)

@@ -48,7 +48,7 @@ static struct {
 
 static void *shim, *openblas;
 
-/* ---- a call ---------------------------------------------------------------------------------- */
+/* ---- a call ---- */
 
 struct problem {
     struct clb_call call;
@@ -106,7 +106,7 @@ static bool all_on_device(const struct problem *p)
            bench_report_number(report, name, "calls");
 }
 
-/* ---- one row --------------------------------------------------------------------------------- */
+/* ---- one row ---- */
 
 static void open_problem(struct problem *p, clb_routine routine, size_t n)
 {
@@ -165,7 +165,7 @@ static bool measure(clb_routine routine, size_t n, const char *threads)
     return good;
 }
 
-/* ---- one process for each number of threads -------------------------------------------------- */
+/* ---- one process for each number of threads ---- */
 
 static int run_child(const char *threads)
 {

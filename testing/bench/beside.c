@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- options --------------------------------------------------------------------------------- */
+/* ---- options ---- */
 
 static void store(const struct bench_option *option, const char *value)
 {
@@ -99,7 +99,7 @@ bool bench_is_listed(const char *list, const char *word)
     return at != NULL && (at == list || at[-1] == ',') && strchr(",", at[strlen(word)]) != NULL;
 }
 
-/* ---- one process for each number of threads -------------------------------------------------- */
+/* ---- one process for each number of threads ---- */
 
 static int run_process(const struct bench_common *common, char **arguments, int threads,
                        bool pinned)
@@ -150,7 +150,7 @@ const char *bench_core(void *openblas)
     return core;
 }
 
-/* ---- calls that take turns ------------------------------------------------------------------- */
+/* ---- calls that take turns ---- */
 
 void bench_take_turns(const struct bench_common *common, struct bench_turns *turns)
 {

@@ -26,7 +26,7 @@ static void run_all(void *(*function)(void *), void *tasks, size_t size)
         pthread_join(thread[t], NULL);
 }
 
-/* ---- matrices -------------------------------------------------------------------------------- */
+/* ---- matrices ---- */
 
 static bool is_single(int precision)
 {
@@ -173,7 +173,7 @@ void residual_fill(const struct residual_matrix *matrix, void *a)
     run_all(fill_columns, tasks, sizeof *tasks);
 }
 
-/* ---- products with vectors ------------------------------------------------------------------- */
+/* ---- products with vectors ---- */
 
 /* A row of some vectors. */
 struct lanes {
@@ -285,7 +285,7 @@ static long double distance(const struct lanes *x, const struct lanes *y, size_t
     return sqrtl(sum);
 }
 
-/* ---- residuals ------------------------------------------------------------------------------- */
+/* ---- residuals ---- */
 
 static double in_units(const struct residual_matrix *matrix, long double residual, long double norm)
 {

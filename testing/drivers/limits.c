@@ -56,7 +56,7 @@ static const struct limits *limits(void)
     abort();
 }
 
-/* ---- what the device says of itself ---------------------------------------------------------- */
+/* ---- what the device says of itself ---- */
 
 static cl_int answer(const void *data, size_t length, size_t size, void *value, size_t *needed)
 {
@@ -142,7 +142,7 @@ cl_int CL_API_CALL clGetDeviceIDs(cl_platform_id platform, cl_device_type type, 
     return real_cl()->GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids, found);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t allocated; /* bytes of all buffers; under memory_lock */
@@ -188,7 +188,7 @@ cl_int CL_API_CALL clReleaseMemObject(cl_mem memory)
     return real_cl()->ReleaseMemObject(memory);
 }
 
-/* ---- programs and launches ------------------------------------------------------------------- */
+/* ---- programs and launches ---- */
 
 cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count, const cl_device_id *ids,
                                   const char *options,

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- libraries ------------------------------------------------------------------------------- */
+/* ---- libraries ---- */
 
 enum { FILES = 6 };
 
@@ -92,7 +92,7 @@ void set_wide_integers(struct library *library, bool wide)
     library->wide = wide;
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static const struct {
     const char *prefix, *fortran, *c, *work;
@@ -134,7 +134,7 @@ void *find_routine(const struct library *library, const struct fuzz_case *c)
     return found == NULL && strcmp(stem, "gemm3m") == 0 ? find_name(library, c, "gemm") : found;
 }
 
-/* ---- arguments ------------------------------------------------------------------------------- */
+/* ---- arguments ---- */
 
 enum { ARGUMENTS = 20, FLOATING = 2 };
 
@@ -296,7 +296,7 @@ static void make_arguments(struct problem *p, struct arguments *a)
         add_pointer(a, NULL);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 typedef void *arg;
 #define LIST_TYPE                                                                                  \

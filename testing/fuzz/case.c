@@ -21,7 +21,7 @@ bool signature_has(const struct routine *routine, char argument)
     return strchr(routine->signature, argument) != NULL;
 }
 
-/* ---- only what the routine looks at ---------------------------------------------------------- */
+/* ---- only what the routine looks at ---- */
 
 /* The argument by which a field is seen; 0: always. */
 static const char seen_by[FIELDS] = {
@@ -111,7 +111,7 @@ static void normalise(struct fuzz_case *c)
     }
 }
 
-/* ---- drawing --------------------------------------------------------------------------------- */
+/* ---- drawing ---- */
 
 static long below(uint64_t *state, long bound)
 {
@@ -210,7 +210,7 @@ struct fuzz_case draw_case(uint64_t seed, const struct limits *limits)
     return c;
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
+/* ---- text ---- */
 
 void print_case(const struct fuzz_case *c, char *text, size_t size)
 {
@@ -264,7 +264,7 @@ bool read_case(struct fuzz_case *c, const char *text)
     return true;
 }
 
-/* ---- simpler --------------------------------------------------------------------------------- */
+/* ---- simpler ---- */
 
 /* Each field to 0, to half and to one less. The seed stays: what it means would be lost. */
 bool simpler_case(const struct fuzz_case *c, size_t candidate, struct fuzz_case *simpler)

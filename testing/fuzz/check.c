@@ -17,7 +17,7 @@ void fail(struct problem *p, const char *format, ...)
     va_end(arguments);
 }
 
-/* ---- what others give ------------------------------------------------------------------------ */
+/* ---- what others give ---- */
 
 enum { REFERENCE, OPENBLAS };
 
@@ -157,7 +157,7 @@ static bool is_allowed(const struct problem *p, const struct witness *w, number 
     return !asked;
 }
 
-/* ---- entries --------------------------------------------------------------------------------- */
+/* ---- entries ---- */
 
 static void fail_entry(struct problem *p, const struct operand *x, long i, long j, const char *what,
                        real found, real expected, real bound)

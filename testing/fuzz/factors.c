@@ -14,7 +14,7 @@ static bool holds_special(const struct problem *p, const struct model *x)
     return false;
 }
 
-/* ---- LU -------------------------------------------------------------------------------------- */
+/* ---- LU ---- */
 
 static void check_pivots(struct problem *p, long m, long n)
 {
@@ -145,7 +145,7 @@ static void run_gesv(struct problem *p)
         check_b_kept(p);
 }
 
-/* ---- Cholesky -------------------------------------------------------------------------------- */
+/* ---- Cholesky ---- */
 
 /* The leading part of `order` of a Hermitian matrix and of its factor. */
 static struct model *leading(const struct model *x, long order)

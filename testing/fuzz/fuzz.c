@@ -46,7 +46,7 @@ static struct settings settings = {.count = 10000,
                                    .seconds = 1000000000};
 static const char *one_case;
 
-/* ---- processes ------------------------------------------------------------------------------- */
+/* ---- processes ---- */
 
 static volatile sig_atomic_t current_worker, stopped;
 
@@ -112,7 +112,7 @@ static int run(const struct fuzz_case *c, struct shared *shared)
     return status;
 }
 
-/* ---- simpler cases --------------------------------------------------------------------------- */
+/* ---- simpler cases ---- */
 
 static bool still_fails(const struct fuzz_case *c, struct shared *shared)
 {
@@ -191,7 +191,7 @@ static void report_failure(const char *program, struct shared *shared)
            settings.routines != NULL ? settings.routines : "");
 }
 
-/* ---- libraries ------------------------------------------------------------------------------- */
+/* ---- libraries ---- */
 
 /* The first file that matches; NULL when there is none. */
 static char *find_file(const char *pattern)
@@ -262,7 +262,7 @@ static char *add_names(const char *program, const char *next, const char *refere
     return list;
 }
 
-/* ---- main ------------------------------------------------------------------------------------ */
+/* ---- main ---- */
 
 enum { WIDE = 3000 };
 static const struct {

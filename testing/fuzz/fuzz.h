@@ -28,7 +28,7 @@
 #undef complex /* a field of precisions */
 typedef long double real;
 
-/* ---- cases ----------------------------------------------------------------------------------- */
+/* ---- cases ---- */
 
 enum field {
 #define FIELD(id, name) FIELD_##id,
@@ -73,7 +73,7 @@ bool read_case(struct fuzz_case *c, const char *text);
 /* The candidates that are simpler by one step, until there are no more: false. */
 bool simpler_case(const struct fuzz_case *c, size_t candidate, struct fuzz_case *simpler);
 
-/* ---- routines -------------------------------------------------------------------------------- */
+/* ---- routines ---- */
 
 struct problem;
 
@@ -116,7 +116,7 @@ struct routine {
 extern const struct routine routines[];
 extern const size_t routine_count;
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 enum part { PART_ALL, PART_UPPER, PART_LOWER };
 struct operand {
@@ -195,7 +195,7 @@ bool is_in_part(const struct operand *x, long i, long j);
 bool is_guard(const struct precision *p, const char *at);
 void put_guard(const struct precision *p, char *at);
 
-/* ---- contents -------------------------------------------------------------------------------- */
+/* ---- contents ---- */
 
 void fill_operands(struct problem *p);
 void put_real(const struct precision *p, char *at, real value);
@@ -205,7 +205,7 @@ enum { SCALARS = 11, FILLS = 10, SPECIALS = 4 };
 bool is_zero(const struct problem *p, const char *scalar);
 void put_scalar(const struct precision *p, long kind, bool is_real, uint64_t *state, char *at);
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 struct library;
 /* A colon-separated list of files. With names of its own: they resolve to nothing of ours. */
@@ -223,7 +223,7 @@ bool call_plain(struct problem *p, const struct library *library);
 bool signature_has(const struct routine *routine, char argument);
 char trans_letter(const struct problem *p, enum field field);
 
-/* ---- models ---------------------------------------------------------------------------------- */
+/* ---- models ---- */
 
 /* A dense matrix in extended precision. */
 struct model {
@@ -282,7 +282,7 @@ void check_real_diagonal(struct problem *p, const struct operand *x);
 int info_elsewhere(struct problem *p, const struct library *library, int none);
 void fail(struct problem *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- shapes and judges ----------------------------------------------------------------------- */
+/* ---- shapes and judges ---- */
 
 long size_of(const struct fuzz_case *c, char letter);
 void shape_operands(struct problem *p);
@@ -301,7 +301,7 @@ extern const struct judge judge_potrf, judge_potrs, judge_posv;
 extern const struct judge judge_trtri, judge_lauum, judge_potri;
 extern const struct judge judge_geqrf, judge_orgqr, judge_ormqr;
 
-/* ---- a run ----------------------------------------------------------------------------------- */
+/* ---- a run ---- */
 
 /* What is called is an OpenBLAS or rests on one: its known weaknesses are no failures. */
 extern bool lenient;

@@ -38,7 +38,7 @@ static struct model *error_of(const struct problem *p, const struct model *t, co
     return model_product(model_product(size, model_abs(p, t)), size);
 }
 
-/* ---- info ------------------------------------------------------------------------------------ */
+/* ---- info ---- */
 
 /* OpenBLAS inverts definite matrices without a look at the diagonal, and others' with one that NaN
  * misleads. */
@@ -82,7 +82,7 @@ static void leave_special(struct sums *s)
     }
 }
 
-/* ---- judges ---------------------------------------------------------------------------------- */
+/* ---- judges ---- */
 
 static struct model *given(const struct problem *p)
 {

@@ -39,7 +39,7 @@ bool is_in_part(const struct operand *x, long i, long j)
     return x->part == PART_ALL || (x->part == PART_UPPER ? i <= j : i >= j);
 }
 
-/* ---- guards ---------------------------------------------------------------------------------- */
+/* ---- guards ---- */
 
 static const uint32_t guard32 = 0x7fc5a5a5;
 static const uint64_t guard64 = 0x7ff8a5a5a5a5a5a5;
@@ -90,7 +90,7 @@ static bool guard_all(struct problem *p)
     return true;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- places ---- */
 
 static size_t extent(const struct operand *x)
 {
@@ -171,7 +171,7 @@ void free_operands(struct problem *p)
         free(memory->base);
 }
 
-/* ---- before and after ------------------------------------------------------------------------ */
+/* ---- before and after ---- */
 
 void remember_operands(struct problem *p)
 {

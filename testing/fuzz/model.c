@@ -116,7 +116,7 @@ void permute_rows(struct model *x, const int *ipiv, long count)
         swap_rows(x, i, ipiv[i] - 1);
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 struct term {
     number sum;
@@ -151,7 +151,7 @@ struct model *model_product(const struct model *x, const struct model *y)
     return z;
 }
 
-/* ---- sums ------------------------------------------------------------------------------------ */
+/* ---- sums ---- */
 
 /* Told from the caller's scalars by their addresses. */
 static const char one_scalar, minus_one_scalar;

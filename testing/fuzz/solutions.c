@@ -64,7 +64,7 @@ static void run_trsm(struct problem *p)
     check_sums(p, &s, NULL, (real)(a->rows + 4));
 }
 
-/* ---- with two factors ------------------------------------------------------------------------ */
+/* ---- with two factors ---- */
 
 /* P*X as a new model. */
 static struct model *interchanged(const struct model *x, const int *ipiv)

@@ -53,7 +53,7 @@ void put_scalar(const struct precision *p, long kind, bool is_real, uint64_t *st
         put_real(p, at + p->real_size, is_real ? 0 : cimagl(values[kind]));
 }
 
-/* ---- an entry -------------------------------------------------------------------------------- */
+/* ---- an entry ---- */
 
 /* The same for row i and column i, so that D*A*D stays definite. */
 static int grade(const struct problem *p, long index)
@@ -136,7 +136,7 @@ static void fill(struct problem *p, struct operand *x, long kind, uint64_t *stat
     }
 }
 
-/* ---- what belongs to LAPACK ------------------------------------------------------------------ */
+/* ---- what belongs to LAPACK ---- */
 
 static void make_pivots(struct problem *p, uint64_t *state)
 {
@@ -180,7 +180,7 @@ static void make_wrong(struct problem *p, uint64_t *state)
     }
 }
 
-/* ---- all operands ---------------------------------------------------------------------------- */
+/* ---- all operands ---- */
 
 static void make_special(struct problem *p, uint64_t *state)
 {

@@ -23,7 +23,7 @@ struct crew {
     pthread_mutex_t lock;
 };
 
-/* ---- libraries ------------------------------------------------------------------------------- */
+/* ---- libraries ---- */
 
 static bool is_listed(const char *names, const char *name)
 {
@@ -116,7 +116,7 @@ static bool open_crew(struct crew *crew, const struct settings *settings, struct
     return crew->library != NULL && allow_routines(crew);
 }
 
-/* ---- the threads ----------------------------------------------------------------------------- */
+/* ---- the threads ---- */
 
 static double elapsed(const struct crew *crew)
 {
@@ -184,7 +184,7 @@ static void *run_many(void *argument)
     return NULL;
 }
 
-/* ---- what became of the calls ---------------------------------------------------------------- */
+/* ---- what became of the calls ---- */
 
 typedef size_t report_function(char *, size_t);
 

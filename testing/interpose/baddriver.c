@@ -33,7 +33,7 @@ static void do_harm(void)
     }
 }
 
-/* ---- a driver -------------------------------------------------------------------------------- */
+/* ---- a driver ---- */
 
 static cl_int CL_API_CALL get_platforms(cl_uint count, cl_platform_id *ids, cl_uint *found)
 {
@@ -63,7 +63,7 @@ void *CL_API_CALL clGetExtensionFunctionAddress(const char *name)
                                                        : NULL;
 }
 
-/* ---- a layer --------------------------------------------------------------------------------- */
+/* ---- a layer ---- */
 
 static struct _cl_icd_dispatch real;
 

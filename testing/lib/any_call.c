@@ -9,7 +9,7 @@
 
 enum { M = 45, N = 37, K = 29, RIGHT = 21, PAD = 3, WORK_COLUMNS = 64, PATTERN = 0x5a };
 
-/* ---- elements -------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 
 static double element_at(clb_precision precision, const char *at, size_t part)
 {
@@ -44,7 +44,7 @@ static void *allocate(size_t bytes)
     return memory;
 }
 
-/* ---- operands -------------------------------------------------------------------------------- */
+/* ---- operands ---- */
 
 static bool is_of(const struct clb_call *call, const char *stems)
 {
@@ -188,7 +188,7 @@ static void free_operands(struct any_operands *x)
     free(x->ipiv);
 }
 
-/* ---- the next library ------------------------------------------------------------------------ */
+/* ---- the next library ---- */
 
 static const void *a_caller(void)
 {
@@ -318,7 +318,7 @@ struct clb_host_blas any_call_host(void)
     return host;
 }
 
-/* ---- comparison ------------------------------------------------------------------------------ */
+/* ---- comparison ---- */
 
 /* The greater one: `worst`, or the deviation of an element; NaN is the greatest. */
 static double worse(clb_precision precision, double worst, const char *at, const char *expected)
@@ -417,7 +417,7 @@ void any_call_set(struct any_call *x, size_t matrix, size_t i, size_t j, double 
     put_element(precision, at_of(precision, &x->before.matrix[matrix], i, j), re, 0);
 }
 
-/* ---- one call -------------------------------------------------------------------------------- */
+/* ---- one call ---- */
 
 static struct clb_symbol *symbol_of(clb_routine routine, clb_form form)
 {

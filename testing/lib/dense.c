@@ -98,7 +98,7 @@ long double dense_unit(clb_precision precision)
     return clb_precision_real_size(precision) == sizeof(float) ? 0x1p-24L : 0x1p-53L;
 }
 
-/* ---- the next library ------------------------------------------------------------------------ */
+/* ---- the next library ---- */
 
 /* Any memory as a matrix. */
 struct view {
@@ -325,7 +325,7 @@ size_t dense_getrf(const struct dense *a, int64_t *ipiv)
     return clb_host_call(&dense_next, &call);
 }
 
-/* ---- positive definite matrices -------------------------------------------------------------- */
+/* ---- positive definite matrices ---- */
 
 void dense_make_definite(struct dense *x, clb_precision precision, size_t n, size_t pad, bool upper,
                          int grading, uint64_t *seed)
@@ -455,7 +455,7 @@ long double dense_cholesky_error(const struct dense *x, bool upper, size_t colum
     return worst;
 }
 
-/* ---- errors ---------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 long double dense_lu_error(const struct dense *x, const int64_t *ipiv)
 {

@@ -28,7 +28,7 @@ static void put(const struct vectors *x, size_t i, size_t j, number value)
         dense_store(x->precision, x->a, x->lda, i, j, value);
 }
 
-/* ---- one reflector --------------------------------------------------------------------------- */
+/* ---- one reflector ---- */
 
 /* H(k) with H^H*A(k:, k) = beta*e1; LAPACK xLARFG. */
 static number make_reflector(const struct vectors *a, size_t m, size_t k)
@@ -66,7 +66,7 @@ void dense_reflect(const struct dense *a, const void *tau, size_t i, bool conjug
     reflect(&vectors, a->rows, i, conjugated ? conjl(factor) : factor, x);
 }
 
-/* ---- the next library ------------------------------------------------------------------------ */
+/* ---- the next library ---- */
 
 /* The matrix that is Q*R: of LQ the adjoint. */
 static struct vectors vectors_of(const struct clb_call *p, size_t *m, size_t *n)
@@ -156,7 +156,7 @@ size_t dense_orgqr(const struct clb_host_blas *host, const struct clb_call *p)
     return 0;
 }
 
-/* ---- errors ---------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 /* |I - H^H*H| = |tau|^2 |v|^2 |...|: twice the real part of tau against |tau|^2 |v|^2. */
 static long double reflector_error(const struct dense *x, const void *tau, size_t i)

@@ -72,7 +72,7 @@ static bool should_fail(fake_function function)
 #undef CLB_CL_STATUS
 #undef CLB_CL_HANDLE
 
-/* ---- another device -------------------------------------------------------------------------- */
+/* ---- another device ---- */
 
 static void put(void *value, const void *from, size_t size, size_t room)
 {
@@ -106,7 +106,7 @@ static cl_int CL_API_CALL disguised_device_info(cl_device_id device, cl_device_i
     return result;
 }
 
-/* ---- kernels --------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 #define MAX_KERNELS   1024
 #define MAX_ARGUMENTS 24
@@ -199,7 +199,7 @@ static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_ui
     return status;
 }
 
-/* ---- buffers --------------------------------------------------------------------------------- */
+/* ---- buffers ---- */
 
 #define MAX_BUFFERS 4096
 

@@ -31,7 +31,7 @@ bool fake_cl_flip_bit(void *at, bool single, size_t bit)
     return true;
 }
 
-/* ---- reads ----------------------------------------------------------------------------------- */
+/* ---- reads ---- */
 
 void fake_cl_flip_read(long at, bool single, uint64_t seed)
 {
@@ -106,7 +106,7 @@ static void *CL_API_CALL map_buffer(cl_command_queue queue, cl_mem mem, cl_bool 
     return mapped;
 }
 
-/* ---- queries --------------------------------------------------------------------------------- */
+/* ---- queries ---- */
 
 static size_t garbage(void)
 {

@@ -97,7 +97,7 @@ static size_t below_bound(size_t bound)
     return (size_t)((z ^ (z >> 31)) % bound);
 }
 
-/* ---- commands; under the lock ---------------------------------------------------------------- */
+/* ---- commands; under the lock ---- */
 
 static void release(struct command *command)
 {
@@ -293,7 +293,7 @@ static void force(struct command *command)
         do_until(command);
 }
 
-/* ---- buffers and kernels --------------------------------------------------------------------- */
+/* ---- buffers and kernels ---- */
 
 /* Those that live for the program, so that an argument is recognised as one. Commands have
  * references of their own. */
@@ -392,7 +392,7 @@ static cl_int CL_API_CALL set_argument(cl_kernel handle, cl_uint index, size_t s
     return status;
 }
 
-/* ---- queues and events ----------------------------------------------------------------------- */
+/* ---- queues and events ---- */
 
 static cl_command_queue CL_API_CALL create_queue(cl_context context, cl_device_id device,
                                                  cl_command_queue_properties properties,
@@ -523,7 +523,7 @@ static cl_int CL_API_CALL release_event(cl_event event)
     return CL_SUCCESS;
 }
 
-/* ---- commands, as the program calls them ----------------------------------------------------- */
+/* ---- commands, as the program calls them ---- */
 
 /* Takes the lock. */
 static struct command *begin(cl_command_queue queue, enum operation operation, cl_mem mem)
@@ -664,7 +664,7 @@ static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel handle, cl_ui
     return end(c, CL_FALSE, waits, wait_list, event);
 }
 
-/* ---- installation ---------------------------------------------------------------------------- */
+/* ---- installation ---- */
 
 static void find_function(void *library, const char *name, void *function)
 {

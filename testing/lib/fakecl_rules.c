@@ -64,7 +64,7 @@ static cl_int(CL_API_CALL *get_argument_info)(cl_kernel, cl_uint, cl_kernel_arg_
 static cl_int(CL_API_CALL *get_group_info)(cl_kernel, cl_device_id, cl_kernel_work_group_info,
                                            size_t, void *, size_t *);
 
-/* ---- breaches -------------------------------------------------------------------------------- */
+/* ---- breaches ---- */
 
 static __attribute__((format(printf, 2, 3))) bool keep(bool kept, const char *format, ...)
 {
@@ -84,7 +84,7 @@ static __attribute__((format(printf, 2, 3))) bool keep(bool kept, const char *fo
     return false;
 }
 
-/* ---- objects; under the lock ----------------------------------------------------------------- */
+/* ---- objects; under the lock ---- */
 
 static struct object **find(const void *handle)
 {
@@ -156,7 +156,7 @@ static bool is_live(const void *handle, enum kind kind, const char *where)
     return live;
 }
 
-/* ---- what commands have in common; under the lock -------------------------------------------- */
+/* ---- what commands have in common; under the lock ---- */
 
 static cl_int check_waits(const void *context, cl_uint waits, const cl_event *wait_list,
                           const char *where)
@@ -276,7 +276,7 @@ static cl_int enqueued(cl_int status, cl_command_queue queue, const cl_event *ev
     return status;
 }
 
-/* ---- platforms and devices ------------------------------------------------------------------- */
+/* ---- platforms and devices ---- */
 
 static bool check_list(cl_uint count, const void *list, const cl_uint *found, const char *where)
 {
@@ -331,7 +331,7 @@ static cl_int CL_API_CALL rule_GetDeviceInfo(cl_device_id device, cl_device_info
     return below.GetDeviceInfo(device, name, size, value, needed);
 }
 
-/* ---- contexts and queues --------------------------------------------------------------------- */
+/* ---- contexts and queues ---- */
 
 static bool check_properties(const cl_context_properties *properties)
 {
@@ -416,7 +416,7 @@ static cl_int CL_API_CALL rule_Finish(cl_command_queue queue)
     return is_live(queue, QUEUE, "clFinish") ? below.Finish(queue) : CL_INVALID_COMMAND_QUEUE;
 }
 
-/* ---- buffers --------------------------------------------------------------------------------- */
+/* ---- buffers ---- */
 
 static cl_int check_new_buffer(cl_context context, cl_mem_flags flags, size_t size,
                                const void *host)
@@ -536,7 +536,7 @@ static cl_int CL_API_CALL rule_EnqueueBarrierWithWaitList(cl_command_queue queue
     return enqueued(status, queue, event);
 }
 
-/* ---- mapping --------------------------------------------------------------------------------- */
+/* ---- mapping ---- */
 
 static bool check_map_flags(cl_map_flags flags)
 {
@@ -612,7 +612,7 @@ static cl_int CL_API_CALL rule_EnqueueUnmapMemObject(cl_command_queue queue, cl_
     return enqueued(status, queue, event);
 }
 
-/* ---- programs -------------------------------------------------------------------------------- */
+/* ---- programs ---- */
 
 static cl_program enter_program(cl_program program, cl_context context)
 {
@@ -743,7 +743,7 @@ static cl_int CL_API_CALL rule_ReleaseProgram(cl_program program)
                                                          : CL_INVALID_PROGRAM;
 }
 
-/* ---- kernels --------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 /* 0: not known. */
 static size_t size_of_type(const char *name)
@@ -966,7 +966,7 @@ static cl_int CL_API_CALL rule_EnqueueNDRangeKernel(cl_command_queue queue, cl_k
     return enqueued(status, queue, event);
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 static cl_int CL_API_CALL rule_WaitForEvents(cl_uint count, const cl_event *events)
 {
@@ -1018,7 +1018,7 @@ static cl_int CL_API_CALL rule_ReleaseEvent(cl_event event)
     return release(event, EVENT, "clReleaseEvent") ? below.ReleaseEvent(event) : CL_INVALID_EVENT;
 }
 
-/* ---- installation ---------------------------------------------------------------------------- */
+/* ---- installation ---- */
 
 static void find_function(void *library, const char *name, void *function)
 {

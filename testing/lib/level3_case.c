@@ -11,7 +11,7 @@
 static const char *const names[LEVEL3_ROUTINES] = {"symm",  "hemm",  "syrk", "herk",
                                                    "syr2k", "her2k", "trmm", "gemmtr"};
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- making ---- */
 
 static clb_scalar scalar(clb_precision precision, double re, double im)
 {
@@ -186,7 +186,7 @@ void level3_restore(struct level3_case *x)
     memcpy(c->memory, c->snapshot, c->bytes);
 }
 
-/* ---- the result ------------------------------------------------------------------------------ */
+/* ---- the result ---- */
 
 /* Element (i, j) of op(X), from what was there before. */
 static number element(const struct level3_case *x, const struct clb_level3_operand *operand,

@@ -99,7 +99,7 @@ bool matrix_gaps_intact(const struct matrix *x)
     return memcmp(x->snapshot + at, x->memory + at, x->bytes - at) == 0;
 }
 
-/* ---- GEMM ------------------------------------------------------------------------------------ */
+/* ---- GEMM ---- */
 
 void gemm_make(struct gemm_case *g, uint64_t *seed, size_t pad)
 {

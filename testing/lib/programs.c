@@ -48,7 +48,7 @@ static cl_program built_of(cl_program given)
     return found;
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 struct bytes {
     unsigned char *data;
@@ -158,7 +158,7 @@ static void keep(cl_program program, const char *path, const struct bytes *key)
     free(binary.data);
 }
 
-/* ---- the layer ------------------------------------------------------------------------------- */
+/* ---- the layer ---- */
 
 /* The program is built from a binary that was kept. */
 static bool substitute(cl_program program, cl_device_id device, const char *options,

@@ -122,7 +122,7 @@ void routed_set_device(bool discrete)
     setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
 }
 
-/* ---- calls that the next library makes ------------------------------------------------------- */
+/* ---- calls that the next library makes ---- */
 
 long routed_products;
 bool routed_product_taken;

@@ -36,7 +36,7 @@ void routed_set_up(const char *mode, const char *params);
 /* Before that: a device with memory of its own, or one that shares the CPU's. */
 void routed_set_device(bool discrete);
 
-/* ---- calls that the next library makes ------------------------------------------------------- */
+/* ---- calls that the next library makes ---- */
 
 /* For hooks: an SGEMM through the route layer, checked, from a random state of its own. */
 void routed_call_product(void);

@@ -51,7 +51,7 @@ struct product {
     int scale;           /* A*B*2^-scale is far from underflow */
 };
 
-/* ---- sums ------------------------------------------------------------------------------------ */
+/* ---- sums ---- */
 
 /* In the precision of the matrices, one fma() for every term. */
 static inline __attribute__((always_inline)) void sum_chain(const struct product *x)
@@ -132,7 +132,7 @@ static void sum_all(const struct product *x)
     (has_fma() ? sum_fast : sum_slowly)(x, a_scale, b_scale);
 }
 
-/* ---- the library's product ------------------------------------------------------------------- */
+/* ---- the library's product ---- */
 
 /* rows x cols elements, of which (i, j) begins at values[i*parts + j*stride], as the library gets
  * them: of the precision's type, dense, transposed where that is asked for. */
@@ -174,7 +174,7 @@ static void multiply(const struct product *x, bool trans_a, bool trans_b)
     free(c);
 }
 
-/* ---- classes: of A rows x k numbers are filled, of B depth x n --------------------------------
+/* ---- classes: of A rows x k numbers are filled, of B depth x n ----
  */
 
 static double round_to(const struct product *x, double value)
@@ -330,7 +330,7 @@ static const struct class
     {"small integers", fill_integers, true},
 };
 
-/* ---- statistics ------------------------------------------------------------------------------ */
+/* ---- statistics ---- */
 
 struct errors {
     double squares, largest;
@@ -366,7 +366,7 @@ static void judge(const char *name, size_t k, const struct errors *got, const st
                "%s: largest %.4g, that of the chain is %.4g", name, got->largest, chain->largest);
 }
 
-/* ---- the body -------------------------------------------------------------------------------- */
+/* ---- the body ---- */
 
 static void make_product(struct product *x, const struct precision *precision, size_t m, size_t n,
                          size_t k)

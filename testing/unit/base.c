@@ -19,7 +19,7 @@
 
 static uint64_t seed;
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static void check_number(const char *text, bool valid, double value)
 {
@@ -79,7 +79,7 @@ static void bytes(void *unused)
     check_bytes("1K%", false, 0, false);
 }
 
-/* ---- configuration --------------------------------------------------------------------------- */
+/* ---- configuration ---- */
 
 static const char *set_name, *set_value;
 
@@ -200,7 +200,7 @@ static void test_invalid_values(void)
     }
 }
 
-/* ---- extents --------------------------------------------------------------------------------- */
+/* ---- extents ---- */
 
 static void extents(void *unused)
 {
@@ -222,7 +222,7 @@ static void extents(void *unused)
            "past 2^31 elements");
 }
 
-/* ---- text and log ---------------------------------------------------------------------------- */
+/* ---- text and log ---- */
 
 static void text(void *locale)
 {
@@ -300,7 +300,7 @@ static void test_log(void)
            "log lines to a file");
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static _Atomic int caught;
 
@@ -414,7 +414,7 @@ static void test_files(void)
     tap_child("closed standard descriptors stay closed", 30, low_descriptors, NULL);
 }
 
-/* ---- guest ----------------------------------------------------------------------------------- */
+/* ---- guest ---- */
 
 static void handler(int number)
 {
@@ -553,7 +553,7 @@ static void raised_by_driver(void *pends)
     expect(sigismember(&now, SIGPIPE) == (pends != NULL), "pending");
 }
 
-/* ---- forks ----------------------------------------------------------------------------------- */
+/* ---- forks ---- */
 
 /* What a loading thread and the forking one tell each other. */
 struct load {
@@ -657,7 +657,7 @@ static void forks(void *unused)
     expect(!over_in_child(&(struct load){.endless = true}), "the load ended too early");
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static void names(void *unused)
 {
@@ -668,7 +668,7 @@ static void names(void *unused)
     expect(clb_precision_size(CLB_S) == 4 && clb_precision_size(CLB_Z) == 16, "sizes");
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
+/* ---- copies ---- */
 
 static void copies(void *unused)
 {

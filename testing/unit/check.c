@@ -14,7 +14,7 @@
 
 static char directory[64];
 
-/* ---- what is computed ------------------------------------------------------------------------ */
+/* ---- what is computed ---- */
 
 static const struct clb_gemm_variant *variant_of(struct clb_runtime *runtime,
                                                  clb_precision precision)
@@ -179,7 +179,7 @@ static void every_order(struct clb_runtime *runtime)
     }
 }
 
-/* ---- sizes ----------------------------------------------------------------------------------- */
+/* ---- sizes ---- */
 
 #define BLOCKS "gemm.tile=min,potrf.block=2"
 
@@ -255,7 +255,7 @@ static void test_records(void)
     tap_ok(!again, "a check that fails is not recorded");
 }
 
-/* ---- refused launches ------------------------------------------------------------------------ */
+/* ---- refused launches ---- */
 
 static cl_int refusal;
 
@@ -284,7 +284,7 @@ static void refused(void *status)
     }
 }
 
-/* ---- small devices --------------------------------------------------------------------------- */
+/* ---- small devices ---- */
 
 struct small {
     const char *name;

@@ -72,7 +72,7 @@ static void body(void *argument)
     }
 }
 
-/* ---- gathered transfers ---------------------------------------------------------------------- */
+/* ---- gathered transfers ---- */
 
 static pthread_t caller;
 static atomic_int commands, elsewhere;

@@ -98,7 +98,7 @@ static void leave_in_driver(void *function)
     exit(expect_failures() != 0);
 }
 
-/* ---- requests that overtake ------------------------------------------------------------------ */
+/* ---- requests that overtake ---- */
 
 static atomic_bool held;
 static char entered[16];

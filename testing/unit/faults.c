@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- families: routines of the same arguments, computed alike -------------------------------- */
+/* ---- families: routines of the same arguments, computed alike ---- */
 
 enum { MAX_FAMILIES = 40 };
 
@@ -86,7 +86,7 @@ __attribute__((visibility("default"))) int __lsan_is_turned_off(void)
     return leaves_memory;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 #define PARAMS "gemm.tile=min,trsm.nb=8,trsm.part=8,getrf.nb=8,potrf.nb=8,geqrf.nb=8"
 
@@ -110,7 +110,7 @@ static const struct memory {
       PARAMS ",gemm.stream=1,gemm.threads=1,getrf.block=10"}},
 };
 
-/* ---- allocations of the library, which is linked with --wrap --------------------------------- */
+/* ---- allocations of the library, which is linked with --wrap ---- */
 
 static _Atomic long allocations, fail_allocation, failed_allocations;
 
@@ -135,7 +135,7 @@ WRAPPED(void *, calloc, (size_t count, size_t size), (count, size))
 WRAPPED(void *, realloc, (void *memory, size_t size), (memory, size))
 WRAPPED(char *, strdup, (const char *text), (text))
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- faults ---- */
 
 /* What a run is made of: a fault comes at one of these. */
 enum place { CALL, KERNEL, TRANSFER, READ, QUERY, ALLOCATION, NOWHERE };
@@ -367,7 +367,7 @@ enum {
     MEMORIES = CLB_COUNT_OF(memories)
 };
 
-/* ---- a process with its share of a cell's runs ----------------------------------------------- */
+/* ---- a process with its share of a cell's runs ---- */
 
 enum { MOST_IN_PROCESS = 12 };
 
@@ -533,7 +533,7 @@ static void run_share(void *unused)
         exit(expect_failures() != 0);
 }
 
-/* ---- cells ----------------------------------------------------------------------------------- */
+/* ---- cells ---- */
 
 enum { LIMIT = 60 }; /* seconds of a process */
 
@@ -707,7 +707,7 @@ static void run_all(void)
         continue;
 }
 
-/* ---- every place in turn --------------------------------------------------------------------- */
+/* ---- every place in turn ---- */
 
 static void keep_no_events(void)
 {
@@ -801,7 +801,7 @@ static void run_all_series(void)
     }
 }
 
-/* ---- a process that is stopped ----------------------------------------------------------------
+/* ---- a process that is stopped ----
  */
 
 /* Stop this process for a second, in its first question after a kernel that never ends. */
@@ -849,7 +849,7 @@ static void count_running_time(void *unused)
     exit(expect_failures() != 0);
 }
 
-/* ---- results --------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 /* A line for each fault. In full a cell has all of its runs. */
 static void judge(void)

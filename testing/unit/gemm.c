@@ -13,7 +13,7 @@
 
 #define SHAPES 4000
 
-/* ---- plans ----------------------------------------------------------------------------------- */
+/* ---- plans ---- */
 
 static size_t random_extent(uint64_t *seed, size_t largest)
 {
@@ -400,7 +400,7 @@ static void last_pieces(void *unused)
     clb_schedule_free(&schedule);
 }
 
-/* ---- merge ----------------------------------------------------------------------------------- */
+/* ---- merge ---- */
 
 static void merges(void *seed)
 {
@@ -459,7 +459,7 @@ static void packed_sizes(void *unused)
     }
 }
 
-/* ---- runs ------------------------------------------------------------------------------------ */
+/* ---- runs ---- */
 
 struct run_setting {
     const char *name, *kernel, *params;

@@ -200,7 +200,7 @@ static void growing_memory(void *argument)
     discard(&f);
 }
 
-/* ---- several at once ------------------------------------------------------------------------- */
+/* ---- several at once ---- */
 
 #define THREADS 4
 
@@ -237,7 +237,7 @@ static void at_once(void *argument)
     }
 }
 
-/* ---- resumed --------------------------------------------------------------------------------- */
+/* ---- resumed ---- */
 
 /* As a run that failed after `written` columns leaves it. */
 static void resume(struct fake_setting *setting, int i)

@@ -226,7 +226,7 @@ static void same_bits(void *argument)
     }
 }
 
-/* ---- several at once ------------------------------------------------------------------------- */
+/* ---- several at once ---- */
 
 #define THREADS 4
 
@@ -293,7 +293,7 @@ static void far_columns(void *argument)
     discard(&f);
 }
 
-/* ---- resuming -------------------------------------------------------------------------------- */
+/* ---- resuming ---- */
 
 /* Any pivot of at least half the largest size: what another library or device may choose. */
 static void factor_otherwise(struct factorisation *f, uint64_t *seed)

@@ -14,7 +14,7 @@
 
 static uint64_t seed;
 
-/* ---- the next library ------------------------------------------------------------------------ */
+/* ---- the next library ---- */
 
 static size_t pivot_at(const struct clb_call *p, size_t i)
 {
@@ -126,7 +126,7 @@ static const struct clb_host_blas lapack_next = {.of = {[CLB_KIND_getri] = call_
                                                         [CLB_KIND_lauum] = call_inverse,
                                                         [CLB_KIND_potri] = call_inverse}};
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 enum kind { TRTRI, LAUUM, POTRI, KINDS };
 
@@ -210,7 +210,7 @@ static bool run(struct inverse *s)
     return routed_call(symbol_of(s), &s->call, &next);
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 static const char *name_of(const struct inverse *s, const char *what)
 {
@@ -336,7 +336,7 @@ static void check(const struct inverse *s, const char *what)
     check_around(s, what);
 }
 
-/* ---- results --------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 #define SMALL "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,trsm.nb=8"
 
@@ -402,7 +402,7 @@ static void computes_large(void *unused)
     }
 }
 
-/* ---- special values -------------------------------------------------------------------------- */
+/* ---- special values ---- */
 
 static bool is_special(number x)
 {
@@ -451,7 +451,7 @@ static void keeps_special_values_apart(void *unused)
     expect_sums("dtrtri_");
 }
 
-/* ---- xGETRI ---------------------------------------------------------------------------------- */
+/* ---- xGETRI ---- */
 
 #define MOST_LU 160
 #define LU      "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,trsm.nb=8,trsm.part=12"

@@ -165,7 +165,7 @@ static void little_memory(void *argument)
     }
 }
 
-/* ---- settings -------------------------------------------------------------------------------- */
+/* ---- settings ---- */
 
 #define TINY     "gemm.tile=min"
 #define LARGER   "gemm.tile=min,gemm.tm=64,gemm.tn=32,gemm.slab=64"

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- malloc ---------------------------------------------------------------------------------- */
+/* ---- malloc ---- */
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define OWN_MALLOC 0
@@ -120,7 +120,7 @@ static int find_library(struct dl_phdr_info *info, size_t size, void *unused)
     return 1;
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 void dgemm_(const char *, const char *, const int *, const int *, const int *, const double *,
             const double *, const int *, const double *, const int *, const double *, double *,

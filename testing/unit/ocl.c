@@ -19,7 +19,7 @@
 static uint64_t seed;
 static char directory[64];
 
-/* ---- files of compiled programs -------------------------------------------------------------- */
+/* ---- files of compiled programs ---- */
 
 /* The only file of the directory. */
 static bool entry_file(char *path, size_t size)
@@ -225,7 +225,7 @@ static void concurrent_writers(void *unused)
     unlink(path);
 }
 
-/* ---- the pool -------------------------------------------------------------------------------- */
+/* ---- the pool ---- */
 
 static struct clb_runtime *start_runtime(const char *limit, bool discrete)
 {
@@ -365,7 +365,7 @@ static void failing_creation(void *discrete)
     clb_buffer_put(runtime, buffer);
 }
 
-/* ---- devices --------------------------------------------------------------------------------- */
+/* ---- devices ---- */
 
 struct choice {
     const char *wanted;
@@ -417,7 +417,7 @@ static void test_choices(void)
     }
 }
 
-/* ---- the tests' own OpenCL ------------------------------------------------------------------- */
+/* ---- the tests' own OpenCL ---- */
 
 static void refuse(cl_int status, cl_int wanted, const char *what)
 {
@@ -470,7 +470,7 @@ static void rules(void *unused)
     refuse(clb_cl.ReleaseCommandQueue(queue), CL_SUCCESS, "a queue");
 }
 
-/* ---- driver tasks ---------------------------------------------------------------------------- */
+/* ---- driver tasks ---- */
 
 struct errand {
     double seconds;
@@ -578,7 +578,7 @@ static void turns(void *unused)
     clb_turn_begin(&discrete_device, 0);
 }
 
-/* ---- counted launches ------------------------------------------------------------------------ */
+/* ---- counted launches ---- */
 
 static clb_status await_barrier(struct clb_queue *queue)
 {

@@ -73,7 +73,7 @@ static const struct clb_gemm_variant *variant_of(struct clb_runtime *runtime,
     return variant;
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 static void multiply(struct clb_runtime *runtime, struct fake_setting *setting, int i)
 {
@@ -131,7 +131,7 @@ static void products(void *argument)
         multiply(runtime, setting, i);
 }
 
-/* ---- Q --------------------------------------------------------------------------------------- */
+/* ---- Q ---- */
 
 struct generation {
     struct dense a, adjoint, expected; /* adjoint: A^H, where the problem's memory has that */

@@ -194,7 +194,7 @@ static void growing_memory(void *argument)
     dense_free(&f.a);
 }
 
-/* ---- several at once ------------------------------------------------------------------------- */
+/* ---- several at once ---- */
 
 #define THREADS 4
 
@@ -233,7 +233,7 @@ static void at_once(void *argument)
         pthread_join(callers[t].thread, NULL);
 }
 
-/* ---- resuming -------------------------------------------------------------------------------- */
+/* ---- resuming ---- */
 
 static void resume(struct fake_setting *setting, int run)
 {
@@ -263,7 +263,7 @@ static void resumptions(void *argument)
         resume(setting, i);
 }
 
-/* ---- solving --------------------------------------------------------------------------------- */
+/* ---- solving ---- */
 
 /* |B - A*X| by the factor: a solution by plain loops is the same within rounding. */
 static void check_solution(const struct clb_call *problem, const struct dense *x,

@@ -15,7 +15,7 @@
 
 #define GUARD ((size_t)6 << 20)
 
-/* ---- pages ----------------------------------------------------------------------------------- */
+/* ---- pages ---- */
 
 static size_t page(void)
 {
@@ -89,7 +89,7 @@ static void populates(void *unused)
     clb_pages_absent(memory, GUARD);
 }
 
-/* ---- pages ahead of results ------------------------------------------------------------------ */
+/* ---- pages ahead of results ---- */
 
 /* C in memory that was never touched, in units of some 130 columns, and none of them whole huge
  * pages. */
@@ -209,7 +209,7 @@ static void comes_after_pages(void *argument)
     munmap(c.memory, c.bytes);
 }
 
-/* ---- results in such memory ------------------------------------------------------------------ */
+/* ---- results in such memory ---- */
 
 static void check_entries(const double *a, const double *b, const double *c, size_t ldc, size_t m,
                           size_t n, size_t k)

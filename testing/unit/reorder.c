@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- the driver itself ----------------------------------------------------------------------- */
+/* ---- the driver itself ---- */
 
 enum { ROUNDS = 200 };
 
@@ -132,7 +132,7 @@ static void limits_launches(void *unused)
     expect(status == CLB_OK && launches == 1200, "%u of 1200 launches", (unsigned)launches);
 }
 
-/* ---- pipelines ------------------------------------------------------------------------------- */
+/* ---- pipelines ---- */
 
 static const char *folder;
 

@@ -65,7 +65,7 @@ struct test {
     size_t blocks; /* of the last factorisation */
 };
 
-/* ---- one matrix ------------------------------------------------------------------------------ */
+/* ---- one matrix ---- */
 
 struct system {
     struct residual_matrix matrix;
@@ -145,7 +145,7 @@ static struct residuals by_shim(struct test *test, const struct system *s)
     return measure(s);
 }
 
-/* ---- a row of the table ---------------------------------------------------------------------- */
+/* ---- a row of the table ---- */
 
 static void open_system(struct system *s)
 {
@@ -215,7 +215,7 @@ static void compare(struct test *test, clb_precision precision, enum residual_ki
     judge(test, what, shim.solution, peer.solution, chance(runs));
 }
 
-/* ---- a setting and a peer, in a process of its own ------------------------------------------- */
+/* ---- a setting and a peer, in a process of its own ---- */
 
 static bool start(struct test *test)
 {
@@ -265,7 +265,7 @@ static bool is_installed(enum peer peer)
                              : bench_openblas() != NULL;
 }
 
-/* ---- a sum that is not made ------------------------------------------------------------------ */
+/* ---- a sum that is not made ---- */
 
 /* An entry that an update by one panel makes b - 1*b - 1*1 of, where b + 1 is rounded to b: -1 when
  * the products are subtracted one after the other, 0 when their sum is. */

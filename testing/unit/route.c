@@ -17,7 +17,7 @@
 
 static uint64_t seed;
 
-/* ---- helpers --------------------------------------------------------------------------------- */
+/* ---- helpers ---- */
 
 static bool run_one(clb_precision precision, size_t m, size_t n, size_t k)
 {
@@ -41,7 +41,7 @@ static void set_up(const char *mode)
     routed_set_up(mode, "gemm.tile=min");
 }
 
-/* ---- reasons --------------------------------------------------------------------------------- */
+/* ---- reasons ---- */
 
 static void reason_small(void *unused)
 {
@@ -557,7 +557,7 @@ static void next_is_not_inside(void *unused)
     expect_sums("sgemm_");
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 /* Allocations fail, now and then and for good: nothing is wrong with the device. */
 static void allocation_fails(void *discrete)
@@ -619,7 +619,7 @@ static void contended_memory(void *discrete)
     expect_sums("dgemm_");
 }
 
-/* ---- the report ------------------------------------------------------------------------------ */
+/* ---- the report ---- */
 
 static char directory[200];
 

@@ -83,7 +83,7 @@ static void expect_declines(struct any_call *x, const char *reason, const char *
            what, reason);
 }
 
-/* ---- reasons that are the same for all ------------------------------------------------------- */
+/* ---- reasons that are the same for all ---- */
 
 static struct reason {
     const char *name, *mode, *variable, *value, *precisions;
@@ -127,7 +127,7 @@ static void declines_all(void *argument)
     }
 }
 
-/* ---- arguments ------------------------------------------------------------------------------- */
+/* ---- arguments ---- */
 
 static size_t *size_of(struct clb_call *call, char letter)
 {
@@ -321,7 +321,7 @@ static void wrong_operands(void *unused)
     }
 }
 
-/* ---- thresholds ------------------------------------------------------------------------------ */
+/* ---- thresholds ---- */
 
 /* The work is the number of multiplications with an addition; at the second sizes 8000 or more. */
 static const struct known {
@@ -382,7 +382,7 @@ static void thresholds(void *unused)
     }
 }
 
-/* ---- results --------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 /* All routines, of random sizes: few of them are too small for the device. */
 static void computes(void *discrete)
@@ -573,7 +573,7 @@ static void at_once(void *unused)
     }
 }
 
-/* ---- the next library ------------------------------------------------------------------------ */
+/* ---- the next library ---- */
 
 static clb_kind missing;
 
@@ -771,7 +771,7 @@ static void build_failure(void *unused)
     expect(reported("dsymm_", "device") == 2, "the device was not used any more");
 }
 
-/* ---- xGEMMTR from products, BLAS by rows ----------------------------------------------------- */
+/* ---- xGEMMTR from products, BLAS by rows ---- */
 
 static void compose(void *unused)
 {

@@ -37,7 +37,7 @@ int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
     return -1;
 }
 
-/* ---- the helper: this program with other arguments ------------------------------------------- */
+/* ---- the helper: this program with other arguments ---- */
 
 static volatile sig_atomic_t terminated;
 
@@ -133,7 +133,7 @@ static int be_helper(const char *what, const char *path)
     return 42;
 }
 
-/* ---- the program ----------------------------------------------------------------------------- */
+/* ---- the program ---- */
 
 static _Atomic int signals;
 
@@ -244,7 +244,7 @@ static void own_children(void *unused)
     }
 }
 
-/* ---- where it can't be started --------------------------------------------------------------- */
+/* ---- where it can't be started ---- */
 
 static void missing(void *unused)
 {
@@ -289,7 +289,7 @@ static void no_more_processes(void *unused)
     expect(look_for_children() == 4, "no child");
 }
 
-/* ---- when the program ends ------------------------------------------------------------------- */
+/* ---- when the program ends ---- */
 
 static char note[64], number_note[80];
 

@@ -155,7 +155,7 @@ static void run_system(struct clb_runtime *runtime, struct system *s)
         check_system(s);
 }
 
-/* ---- from the factors of LU ------------------------------------------------------------------ */
+/* ---- from the factors of LU ---- */
 
 struct factored {
     struct clb_call problem;
@@ -266,7 +266,7 @@ static void run_factored(struct clb_runtime *runtime, struct factored *f)
     expect(dense_gaps_intact(&f->b) && dense_intact(&f->a), "something else was written");
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all of them ---- */
 
 static struct clb_runtime *start(const struct setting *setting)
 {

@@ -15,7 +15,7 @@
 
 static char directory[64];
 
-/* ---- kernels --------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 static _Atomic long built, slow_programs;
 
@@ -131,7 +131,7 @@ static void believe_failure(void *argument)
            minutes, clb_status_name(status));
 }
 
-/* ---- devices --------------------------------------------------------------------------------- */
+/* ---- devices ---- */
 
 /* One device under several names. */
 enum { TWINS = 3 };

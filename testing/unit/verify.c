@@ -21,7 +21,7 @@
 #define PARAMS   "gemm.tile=min,trsm.nb=8,trsm.part=8,getrf.nb=8,potrf.nb=8,geqrf.nb=8"
 #define STREAMED PARAMS ",gemm.stream=1,gemm.threads=2"
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- faults ---- */
 
 enum fault { FLIP, DROP, FAULTS };
 
@@ -160,7 +160,7 @@ static void run_setting(size_t s, uint64_t *seed)
            failed, shared->checked);
 }
 
-/* ---- results that are not finite ------------------------------------------------------------- */
+/* ---- results that are not finite ---- */
 
 /* A number that is read back becomes a NaN: no residual can be made of its column. The check solves
  * for a column of a solution or an inverse; factors of what is finite are finite. */
@@ -207,7 +207,7 @@ static void test_not_finite(uint64_t *seed)
            shared->injected[FLIP], shared->noticed[FLIP], failed);
 }
 
-/* ---- factors that need not be finite --------------------------------------------------------- */
+/* ---- factors that need not be finite ---- */
 
 /* LU of the identity with one pivot changed, and a NaN in the last row of a column. Libraries
  * multiply by a pivot's reciprocal, or that of its square: where that overflows, its column and
@@ -275,7 +275,7 @@ static void factors_with_nans(void *unused)
     }
 }
 
-/* ---- which calls ----------------------------------------------------------------------------- */
+/* ---- which calls ---- */
 
 static long checks_of(const char *verify, int calls)
 {
@@ -343,7 +343,7 @@ static void test_first_uses(void)
         tap_note("%s is left", folder);
 }
 
-/* ---- matrices that several threads apply -------------------------------------------------------
+/* ---- matrices that several threads apply ----
  */
 
 /* One random matrix in each way of applying it, against plain loops. It is large enough for as many

@@ -78,7 +78,7 @@ static clb_status run_check(void *argument)
     return status == CLB_ERR_OPENCL && check->step == CLB_STEP_PANELS ? CLB_ERR_BUILD : status;
 }
 
-/* ---- triangular systems and interchanges ----------------------------------------------------- */
+/* ---- triangular systems and interchanges ---- */
 
 static clb_status solve(struct dense_check *check, const struct clb_trial *trial, size_t *bad)
 {
@@ -233,7 +233,7 @@ clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gem
     return status;
 }
 
-/* ---- panels of LU ---------------------------------------------------------------------------- */
+/* ---- panels of LU ---- */
 
 static clb_status factor_panel(struct dense_check *check, const struct clb_trial *trial,
                                size_t *bad)
@@ -319,7 +319,7 @@ clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_va
     return status;
 }
 
-/* ---- diagonal blocks of Cholesky ------------------------------------------------------------- */
+/* ---- diagonal blocks of Cholesky ---- */
 
 static clb_status factor_block(struct dense_check *check, const struct clb_trial *trial,
                                size_t *bad)

@@ -13,7 +13,7 @@
  * a cache. */
 size_t clb_dmat_ld(size_t rows, size_t element);
 
-/* ---- workspace.c ----------------------------------------------------------------------------- */
+/* ---- workspace.c ---- */
 
 /* Most interchanges that one launch applies. */
 #define CLB_MAX_SWAPS ((size_t)1024)
@@ -75,7 +75,7 @@ clb_status clb_workspace_launch_groups(struct clb_workspace *workspace, struct c
 
 #define CLB_PLACE(x) CLB_ARG((x)->mem), CLB_ARG((x)->offset), CLB_ARG((x)->ld)
 
-/* ---- rows that change place; copies ---------------------------------------------------------- */
+/* ---- rows that change place; copies ---- */
 
 /* Row `from` is copied to row `to`; UINT32_MAX: none. All moves of an operation happen at once. */
 struct clb_move {
@@ -110,7 +110,7 @@ clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_
 clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
                                   const struct clb_dmat *y, bool upper) CLB_MUST_CHECK;
 
-/* ---- update.c -------------------------------------------------------------------------------- */
+/* ---- update.c ---- */
 
 /* C -= op(A)*op(B), or C = op(A)*op(B) with `assign`, or C = -op(A)*op(B) with `assign` and
  * `negate`. KEEP packs A into memory that no other operation uses, and KEPT says that A is there
@@ -166,7 +166,7 @@ clb_status clb_dmat_solve(struct clb_workspace *workspace, const struct clb_dmat
 /* The workspace limits for a solve of order n with `rhs` right-hand sides. */
 struct clb_workspace_limits clb_solve_limits(size_t n, bool right, size_t rhs);
 
-/* ---- getf2.c ---------------------------------------------------------------------------------
+/* ---- getf2.c ----
  *
  * Panels of LU factored by the device, where it is so fast that panels on the CPU would delay it.
  */
@@ -211,7 +211,7 @@ struct clb_moves clb_getf2_moves(const struct clb_getf2 *panel, size_t first, si
 clb_status clb_getf2_read(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t first,
                           size_t count, int64_t *ipiv, size_t *info) CLB_MUST_CHECK;
 
-/* ---- programs.c ------------------------------------------------------------------------------ */
+/* ---- programs.c ---- */
 
 /* Begin a workspace or a panel: what is the same for all of a variant, programs and the sizes that
  * are compiled into them. That of the variant that all calls have is chosen once. */
@@ -233,7 +233,7 @@ void clb_getf2_set_shape(struct clb_getf2 *panel, const struct clb_device *devic
 clb_status clb_getf2_get_program(struct clb_getf2 *panel,
                                  struct clb_workspace *workspace) CLB_MUST_CHECK;
 
-/* ---- checks.c -------------------------------------------------------------------------------- */
+/* ---- checks.c ---- */
 
 /* Build, launch and check the kernels. Only the first call of each precision does the work
  * (clb_check_once). Whether they have passed: */

@@ -15,7 +15,7 @@
 /* Words of the state that the kernels write. */
 enum { STATE_INFO, STATE_FAILED, STATE_IPIV };
 
-/* ---- open and close -------------------------------------------------------------------------- */
+/* ---- open and close ---- */
 
 /* 32-bit words of a row and its position after it, as work-groups exchange them, in vectors of
  * four. */
@@ -115,7 +115,7 @@ void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, b
     *panel = (struct clb_getf2){0};
 }
 
-/* ---- strips ---------------------------------------------------------------------------------- */
+/* ---- strips ---- */
 
 /* A panel that is being enqueued, columns [first, first + width) of x, and its current block. */
 struct getf2_work {
@@ -189,7 +189,7 @@ static clb_status update_strip(const struct getf2_work *work, size_t k, size_t w
                                                      CLB_ARG(cols), CLB_ARG(n)));
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------- */
+/* ---- blocks ---- */
 
 static clb_status do_strips(const struct getf2_work *work, struct clb_order order)
 {
@@ -236,7 +236,7 @@ static clb_status follow_block(const struct getf2_work *work)
     return status;
 }
 
-/* ---- panels ---------------------------------------------------------------------------------- */
+/* ---- panels ---- */
 
 static clb_status do_blocks(struct getf2_work *work, struct clb_order order)
 {

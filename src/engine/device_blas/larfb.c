@@ -15,7 +15,7 @@ struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool 
         .m = nb, .n = most, .k = order, .other_m = order, .other_n = most, .other_k = nb};
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
+/* ---- copies ---- */
 
 clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
                               const struct clb_dmat *y, bool below)
@@ -37,7 +37,7 @@ clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct 
         CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->cols), CLB_ARG(above)));
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 /* Place a matrix at element `at` of a buffer; returns the end of it. */
 static size_t reflect_place(struct clb_dmat *x, size_t at, size_t rows, size_t cols, size_t element)
@@ -80,7 +80,7 @@ void clb_reflectors_close(struct clb_reflectors *reflectors, bool idle)
     clb_buffer_end(reflectors->workspace->runtime, reflectors->host, idle);
 }
 
-/* ---- T --------------------------------------------------------------------------------------- */
+/* ---- T ---- */
 
 /* C's own products of complex numbers look for NaN, which costs as much again. */
 static double complex times_z(double complex x, double complex y)
@@ -197,7 +197,7 @@ clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, 
     return status;
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 clb_status clb_reflectors_apply(struct clb_reflectors *reflectors, size_t k, clb_op op,
                                 const struct clb_dmat *c)

@@ -19,7 +19,7 @@ static bool is_everybodys(const struct clb_gemm_variant *variant)
     return all != NULL && clb_plain_variant(all) == variant;
 }
 
-/* ---- workspaces ------------------------------------------------------------------------------ */
+/* ---- workspaces ---- */
 
 /* Work-items of a group and orders of diagonal blocks. On CPUs a group has one work-item. Elsewhere
  * a tile of right-hand sides and a sub-block of the triangle are in less than 48 KiB of local
@@ -117,7 +117,7 @@ clb_status clb_workspace_choose(struct clb_workspace *workspace, struct clb_runt
     return CLB_OK;
 }
 
-/* ---- panels of LU ---------------------------------------------------------------------------- */
+/* ---- panels of LU ---- */
 
 /* Rows of a work-group. A work-item holds the rest of its row in registers. */
 #define GROUP_NVIDIA ((size_t)512)

@@ -1,7 +1,7 @@
 /* Updates of device matrices by the GEMM kernels, and triangular systems, whose work is updates. */
 #include "device_blas.h"
 
-/* ---- updates --------------------------------------------------------------------------------- */
+/* ---- updates ---- */
 
 /* The part of x from row (of op(A)) or column (of op(B)) i0 and depth p0 on, as a chunk for
  * packing. */
@@ -204,7 +204,7 @@ clb_status clb_dmat_update(struct clb_workspace *workspace, const struct clb_dma
     return status;
 }
 
-/* ---- triangular systems ---------------------------------------------------------------------- */
+/* ---- triangular systems ---- */
 
 /* Every case is converted to T*X = B with T lower triangular in the order of elimination: T =
  * op(A), or op(A)^T with the rows of B as right-hand sides; where that is upper triangular the

@@ -9,7 +9,7 @@ size_t clb_dmat_ld(size_t rows, size_t element)
     return ld * element % 1024 == 0 ? ld + line : ld;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static size_t operand_bytes(const struct clb_workspace *workspace, clb_operand_role role, size_t w,
                             size_t k)
@@ -59,7 +59,7 @@ static clb_status workspace_get_memory(struct clb_workspace *workspace,
     return status;
 }
 
-/* ---- open and close -------------------------------------------------------------------------- */
+/* ---- open and close ---- */
 
 static clb_status workspace_begin(struct clb_workspace *workspace, struct clb_runtime *runtime,
                                   const struct clb_gemm_variant *variant)
@@ -127,7 +127,7 @@ void clb_workspace_close(struct clb_workspace *workspace, bool idle)
     *workspace = (struct clb_workspace){0};
 }
 
-/* ---- launches -------------------------------------------------------------------------------- */
+/* ---- launches ---- */
 
 clb_status clb_workspace_launch_groups(struct clb_workspace *workspace, struct clb_program *program,
                                        const char *name, size_t groups, size_t group,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 /* One queue set packs, the others multiply. Transfers use the queues of as many as are asked for.
  */
@@ -57,7 +57,7 @@ static struct clb_transfer *transfer_of_strip(const struct discrete_run *run, si
     return &run->transfer[run->schedule.loads + number];
 }
 
-/* ---- pieces of loads ------------------------------------------------------------------------- */
+/* ---- pieces of loads ---- */
 
 /* Short columns lie on different pages, where the hardware's prefetchers stop: without prefetching
  * each column begins with the latency of memory. */
@@ -109,7 +109,7 @@ static void copy_columns_in(const struct discrete_run *run, const struct clb_tra
     }
 }
 
-/* ---- pieces of strips ------------------------------------------------------------------------ */
+/* ---- pieces of strips ---- */
 
 /* Split families: *clean tells whether everything that went into a strip is within their range. The
  * flag was read before the strip's kernel ended, so this hardly waits. */
@@ -176,7 +176,7 @@ static clb_status copy_piece(void *context, const struct clb_transfer *transfer,
     return CLB_OK;
 }
 
-/* ---- resources: all are acquired before anything is enqueued --------------------------------- */
+/* ---- resources: all are acquired before anything is enqueued ---- */
 
 /* Try to get one buffer for all of C, unless it would take more than an eighth of the available
  * memory, or does not fit. */
@@ -354,7 +354,7 @@ static clb_status open_transfers(struct discrete_run *run)
     return clb_transfer_queue_open(&run->transfers);
 }
 
-/* ---- release --------------------------------------------------------------------------------- */
+/* ---- release ---- */
 
 /* A load's event belongs to the transfer queue where a later load waits for it. */
 static void release_loads(struct discrete_run *run)
@@ -385,7 +385,7 @@ static bool end_run(struct discrete_run *run, bool enqueued)
     return good;
 }
 
-/* ---- parts of the progress ------------------------------------------------------------------- */
+/* ---- parts of the progress ---- */
 
 /* Part p is download piece p. A run may continue an earlier one whose parts are the same; parts
  * that are written already are not computed again. CLB_ERR_UNSUPPORTED when the parts differ. */
@@ -413,7 +413,7 @@ static clb_status make_parts(struct discrete_run *run)
     return CLB_OK;
 }
 
-/* ---- the calling thread ---------------------------------------------------------------------- */
+/* ---- the calling thread ---- */
 
 /* Scale the rows of a load, for all that it is packed for. */
 static clb_status scale(struct discrete_run *run, const struct clb_load *load,

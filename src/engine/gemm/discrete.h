@@ -50,7 +50,7 @@
 
 #include <stdatomic.h>
 
-/* ---- discrete_plan.c: the plan --------------------------------------------------------------- */
+/* ---- discrete_plan.c: the plan ---- */
 
 /* How C and the operands are divided. Extents are multiples of the kernel's tile and depth step.
  * Indices are roles: rows for A, columns for B. */
@@ -89,7 +89,7 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
 /* Leading dimension of a strip with `rows` rows on the device. */
 size_t clb_strip_ld(size_t rows, size_t element);
 
-/* ---- discrete_plan.c: the order of loads and strips ------------------------------------------ */
+/* ---- discrete_plan.c: the order of loads and strips ---- */
 
 /* The operand and slab that a load is packed for. */
 struct clb_pack_target {

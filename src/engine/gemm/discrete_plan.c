@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* ---- the plan -------------------------------------------------------------------------------- */
+/* ---- the plan ---- */
 
 /* Bands: about STEPS of each operand, so that the device is busy soon and stays busy; not so narrow
  * that a strip is too small for the device, nor so wide that the buffers are too large. Fewer where
@@ -336,7 +336,7 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
     return plan_blocks(variant, problem, &limits, plan, best) ? CLB_OK : CLB_ERR_NOMEM;
 }
 
-/* ---- the order of loads and strips ----------------------------------------------------------- */
+/* ---- the order of loads and strips ---- */
 
 /* Where memory for one more element is missing nothing more is added. */
 struct builder {

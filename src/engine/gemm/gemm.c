@@ -3,7 +3,7 @@
 #include "gemm.h"
 #include "structure.h"
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 static bool is_begun(const struct clb_gemm_progress *progress)
 {
@@ -67,7 +67,7 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     }
 }
 
-/* ---- the other Level 3 routines -------------------------------------------------------------- */
+/* ---- the other Level 3 routines ---- */
 
 clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                           const struct clb_level3 *problem, struct clb_gemm_progress *progress)
@@ -93,7 +93,7 @@ clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_var
     return clb_gemm_run(runtime, variant, &product, progress);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static clb_status run_gemm(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_call *call, struct clb_gemm_progress *progress)

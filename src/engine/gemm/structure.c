@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- operands -------------------------------------------------------------------------------- */
+/* ---- operands ---- */
 
 /* Where her2k's two factors differ, one matrix is scaled instead: the one that is taken without op
  * in the first term and conjugate transposed in the second. */
@@ -142,7 +142,7 @@ double clb_gemm_bytes(const struct clb_gemm *problem)
     return (m * k + k * n + m * n) * (double)clb_precision_size(problem->precision);
 }
 
-/* ---- the depth ------------------------------------------------------------------------------- */
+/* ---- the depth ---- */
 
 size_t clb_gemm_terms(const struct clb_gemm *problem)
 {
@@ -255,7 +255,7 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
     return wanted;
 }
 
-/* ---- the region of C ------------------------------------------------------------------------- */
+/* ---- the region of C ---- */
 
 clb_region clb_gemm_region(const struct clb_gemm *problem)
 {
@@ -339,7 +339,7 @@ void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part,
                        problem->beta, c, problem->ldc);
 }
 
-/* ---- buffers --------------------------------------------------------------------------------- */
+/* ---- buffers ---- */
 
 /* Kept buffers are taken before any is made, because making one may free kept ones. */
 clb_status clb_needs_get(struct clb_runtime *runtime, struct clb_need *need, size_t needs)

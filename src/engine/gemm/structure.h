@@ -9,7 +9,7 @@
 
 #include "engine/kernel/kernel.h"
 
-/* ---- operands -------------------------------------------------------------------------------- */
+/* ---- operands ---- */
 
 /* op(X) as a w x k operand of the packing kernels: w is m for A and n for B. */
 struct clb_operand {
@@ -122,7 +122,7 @@ bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct c
 /* Bytes of A, B and C. */
 double clb_gemm_bytes(const struct clb_gemm *problem);
 
-/* ---- the depth ------------------------------------------------------------------------------- */
+/* ---- the depth ---- */
 
 /* A pass: a slab of the depth of one of the terms. */
 struct clb_pass {
@@ -156,7 +156,7 @@ struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
                               const struct clb_gemm *problem, const struct clb_pass *pass,
                               const struct clb_rect *rect);
 
-/* ---- the region of C ------------------------------------------------------------------------- */
+/* ---- the region of C ---- */
 
 /* The part of C that is computed. */
 clb_region clb_gemm_region(const struct clb_gemm *problem);
@@ -187,7 +187,7 @@ struct clb_prefault clb_gemm_prefault(const struct clb_gemm *problem, size_t mod
 void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                     size_t ldp);
 
-/* ---- the buffers of a run, all of which it gets before anything is enqueued -------------------
+/* ---- the buffers of a run, all of which it gets before anything is enqueued ----
  */
 
 struct clb_need {
@@ -200,7 +200,7 @@ clb_status clb_needs_get(struct clb_runtime *runtime, struct clb_need *need,
                          size_t needs) CLB_MUST_CHECK;
 void clb_needs_end(struct clb_runtime *runtime, struct clb_need *need, size_t needs, bool idle);
 
-/* ---- unified.c: on a device that shares the host's memory -------------------------------------
+/* ---- unified.c: on a device that shares the host's memory ----
  */
 
 /* Needs of a run. Those of packed chunks are numbered as roles are; what operands are expanded to,
@@ -246,7 +246,7 @@ struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb
 clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem, struct clb_program *expander,
                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-/* ---- discrete.c ------------------------------------------------------------------------------ */
+/* ---- discrete.c ---- */
 
 /* On any device, as one with its own memory. CLB_ERR_RANGE: an operand is outside a
  * split family's range. Another variant may then continue with the same progress; it returns

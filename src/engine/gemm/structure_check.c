@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the check: parts across the diagonal must be what the CPU makes of them ----------------- */
+/* ---- the check: parts across the diagonal must be what the CPU makes of them ---- */
 
 /* Parts begin at (I0, P0) of a matrix of this order. */
 #define I0    ((size_t)3)
@@ -96,7 +96,7 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
     return status;
 }
 
-/* ---- once for each precision ----------------------------------------------------------------- */
+/* ---- once for each precision ---- */
 
 /* The check guards the program. */
 static struct {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- by the CPU ------------------------------------------------------------------------------ */
+/* ---- by the CPU ---- */
 
 /* Copy one element; its size is a constant for the compiler. */
 static inline void copy_element(char *to, const char *from, size_t real, size_t parts,
@@ -83,7 +83,7 @@ void clb_operand_make(clb_precision precision, const struct clb_operand *x, size
         make_block(x, &block, to, sizeof(double), 2);
 }
 
-/* ---- by a kernel ----------------------------------------------------------------------------- */
+/* ---- by a kernel ---- */
 
 /* As in kernels/structure.cl. */
 #define KIND_UPPER      1u

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the plan: tiles of C and slabs of the depth --------------------------------------------- */
+/* ---- the plan: tiles of C and slabs of the depth ---- */
 
 /* Tiles and slabs are multiples of the kernel's own, so that only the last ones have edges, and
  * nearly equal in size, so that the last one is not too small. */
@@ -242,7 +242,7 @@ struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb
     return rect;
 }
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 /* A tile of C: the block for which operands are packed, and the part of it that is computed. */
 struct unified_tile {
@@ -294,7 +294,7 @@ static struct clb_queue *queue_of(const struct unified_run *run, size_t turn)
     return turn == 0 ? run->queue_set->queue : run->queue_set->upload;
 }
 
-/* ---- the operands in device memory ----------------------------------------------------------- */
+/* ---- the operands in device memory ---- */
 
 /* Get buffers over the operands in the caller's memory, one over those that overlap, directly or
  * by way of others; CLB_ERR_UNSUPPORTED where that is impossible. */
@@ -437,7 +437,7 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
     return status;
 }
 
-/* ---- tiles ----------------------------------------------------------------------------------- */
+/* ---- tiles ---- */
 
 /* Enqueue the product of packed chunks for a rectangle of a tile, in launches of at most
  * clb_gemm_widest. */
@@ -667,7 +667,7 @@ static clb_status make_tiles(struct unified_run *run, struct clb_gemm_progress *
     return status;
 }
 
-/* ---- begin and end --------------------------------------------------------------------------- */
+/* ---- begin and end ---- */
 
 static clb_status unified_get_memory(struct unified_run *run)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which sizes ----------------------------------------------------------------------------- */
+/* ---- which sizes ---- */
 
 clb_status clb_check_sizes(const struct clb_check_programs *check,
                            const struct clb_check_size *sizes, size_t count,
@@ -51,7 +51,7 @@ bool clb_check_end(struct clb_queue_set *queue_set)
     return idle;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 double clb_check_random(uint64_t *state)
 {
@@ -77,7 +77,7 @@ void clb_check_put(clb_precision precision, void *x, size_t at, double value)
         ((double *)x)[at] = value;
 }
 
-/* ---- calls that kernels compute -------------------------------------------------------------- */
+/* ---- calls that kernels compute ---- */
 
 /* Whether an element of a matrix in memory is one of the call's. */
 static bool is_inside(const struct clb_shape *matrix, size_t i, size_t j)

@@ -10,7 +10,7 @@
 #include "engine/ocl/helper.h"
 #include "kernel.h"
 
-/* ---- variant.c: checks that run once --------------------------------------------------------- */
+/* ---- variant.c: checks that run once ---- */
 
 typedef clb_status clb_check_task(void *argument);
 
@@ -27,7 +27,7 @@ typedef clb_status clb_check_task(void *argument);
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
                           const void *argument, size_t size) CLB_MUST_CHECK;
 
-/* ---- check.c: what checks share -------------------------------------------------------------- */
+/* ---- check.c: what checks share ---- */
 
 /* A check of one or two programs. The name must change when the check changes, because it marks
  * programs that have passed. A new program is checked at all sizes at which its code takes another
@@ -56,7 +56,7 @@ void clb_check_memory_end(struct clb_runtime *runtime, struct clb_buffer **buffe
  * on it: then the buffers that they use must be leaked. */
 bool clb_check_end(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* ---- calls that kernels compute -----------------------------------------------------------------
+/* ---- calls that kernels compute ----
  *
  * A check makes the matrices of a call, in host memory and in device memory, and has its kernels
  * compute it. Every entry of the result must be right, and what the call does not write must be
@@ -105,7 +105,7 @@ double clb_check_random(uint64_t *state);
 double clb_check_get(clb_precision precision, const void *x, size_t at);
 void clb_check_put(clb_precision precision, void *x, size_t at, double value);
 
-/* ---- gemm_check.c ---------------------------------------------------------------------------- */
+/* ---- gemm_check.c ---- */
 
 /* Check the kernels of a new variant, or with `direct` those that read B unpacked: CLB_ERR_BUILD
  * when one miscalculates. */
@@ -124,7 +124,7 @@ clb_status clb_gemm_check_skip(struct clb_runtime *runtime,
 /* Order of the matrices with which the latter are checked: several micro-tiles and passes. */
 size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
 
-/* ---- prelaunch.c ----------------------------------------------------------------------------- */
+/* ---- prelaunch.c ---- */
 
 /* Launch every kernel of a new variant, or with `direct` those that read B unpacked, once with the
  * largest grid that it will ever have. Only PoCL needs this, before any other launch of the

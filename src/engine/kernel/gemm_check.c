@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- products in full, on random data -------------------------------------------------------- */
+/* ---- products in full, on random data ---- */
 
 enum { CHECK_MAX = 400 };
 
@@ -275,7 +275,7 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
     return clb_check_end(check.queue_set) || status != CLB_OK ? status : CLB_ERR_OPENCL;
 }
 
-/* ---- the rate of products -------------------------------------------------------------------- */
+/* ---- the rate of products ---- */
 
 /* Products of growing order are timed, until one takes long enough to be timed well; none is
  * repeated that takes very long. Orders count real numbers. */
@@ -386,7 +386,7 @@ clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_v
     return status == CLB_ERR_NOMEM && *gflops > 0 ? CLB_OK : status;
 }
 
-/* ---- the check of products that skip something ----------------------------------------------- */
+/* ---- the check of products that skip something ---- */
 
 /* Products of n x n matrices of small integers, which no sum rounds: the device's result with parts
  * skipped, triangles packed or panels shared must have the bits of its plain product. */

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-/* ---- family.c: the host's description of kernel families ------------------------------------- */
+/* ---- family.c: the host's description of kernel families ---- */
 
 typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
 
@@ -49,7 +49,7 @@ struct clb_gemm_family {
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
 
-/* ---- variant.c: checks that run once --------------------------------------------------------- */
+/* ---- variant.c: checks that run once ---- */
 
 /* The result of a check. Objects belong to a device and begin with zeros. */
 struct clb_check {
@@ -63,7 +63,7 @@ static inline bool clb_check_has_passed(struct clb_check *check)
     return atomic_load_explicit(&check->done, memory_order_acquire) && check->status == CLB_OK;
 }
 
-/* ---- variant.c: a family with its parameters, built and checked on the device ---------------- */
+/* ---- variant.c: a family with its parameters, built and checked on the device ---- */
 
 /* The check of the kernels that read B unpacked. */
 struct clb_direct {
@@ -146,7 +146,7 @@ CLB_MUST_CHECK static inline clb_status clb_direct_prepare(const struct clb_gemm
                : clb_direct_check(variant);
 }
 
-/* ---- launch.c: matrices in the device's memory ----------------------------------------------- */
+/* ---- launch.c: matrices in the device's memory ---- */
 
 /* A column-major matrix in the device's memory, or part of one: element (i, j) is at offset + i +
  * j*ld of the buffer. Everything counts elements. */
@@ -157,7 +157,7 @@ struct clb_dmat {
 struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
                               size_t cols);
 
-/* ---- launch.c: the kernels of a variant ------------------------------------------------------
+/* ---- launch.c: the kernels of a variant ----
  *
  * Everything outside this part counts elements of the problem. Kernels multiply real matrices; a
  * complex product is computed as a real one, and only the packing differs. With interleaved storage
@@ -333,7 +333,7 @@ clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
                              const struct clb_product *product,
                              struct clb_order order) CLB_MUST_CHECK;
 
-/* ---- what launch.c and parts.c use of each other --------------------------------------------- */
+/* ---- what launch.c and parts.c use of each other ---- */
 
 /* Tiles of an m x n product. */
 size_t clb_gemm_tiles(const struct clb_gemm_variant *variant, size_t m, size_t n);

@@ -5,7 +5,7 @@
 /* Arguments of a kernel: no kernel has more. */
 enum { MOST_ARGUMENTS = 24 };
 
-/* ---- matrices in the device's memory --------------------------------------------------------- */
+/* ---- matrices in the device's memory ---- */
 
 struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
                               size_t cols)
@@ -13,7 +13,7 @@ struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, 
     return (struct clb_dmat){x->mem, x->offset + row + col * x->ld, rows, cols, x->ld};
 }
 
-/* ---- a variant's kernels --------------------------------------------------------------------- */
+/* ---- a variant's kernels ---- */
 
 static size_t parts(const struct clb_gemm_variant *variant)
 {
@@ -171,7 +171,7 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
                       CLB_ARG_IF(triangle, diagonal), CLB_ARG_IF(parts(variant) > 1, conjugate)));
 }
 
-/* ---- launches of products -------------------------------------------------------------------- */
+/* ---- launches of products ---- */
 
 /* A value of the kernels' argument beta, CLB_IN_ORDER there: with alpha = -1, products of elements
  * are subtracted one after the other. */

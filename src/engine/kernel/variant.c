@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- checks that run once -------------------------------------------------------------------- */
+/* ---- checks that run once ---- */
 
 /* A driver task, because a driver may compile at the first launch of a kernel; between
  * clb_load_begin and clb_load_end, because CPU devices load the shared libraries that they compile.
@@ -60,7 +60,7 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
     return clb_driver_request(attempt_once, &attempt, sizeof attempt);
 }
 
-/* ---- variants -------------------------------------------------------------------------------- */
+/* ---- variants ---- */
 
 /* What has been chosen for each precision; the checks guard it. */
 static struct selection {

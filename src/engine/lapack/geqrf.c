@@ -69,7 +69,7 @@ static void qr_close(struct qr_run *qr)
     clb_job_close(&qr->run);
 }
 
-/* ---- xGEQRF: steps -------------------------------------------------------------------------- */
+/* ---- xGEQRF: steps ---- */
 
 static size_t geqrf_width(const void *context, size_t k)
 {
@@ -111,7 +111,7 @@ static clb_status geqrf_apply(void *context, size_t k, size_t width, size_t firs
     return clb_reflectors_apply(&qr->reflectors, k, CLB_OP_C, &c);
 }
 
-/* ---- xGEQRF: the run ------------------------------------------------------------------------- */
+/* ---- xGEQRF: the run ---- */
 
 static clb_status geqrf_open(struct qr_run *qr)
 {
@@ -184,7 +184,7 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     return status;
 }
 
-/* ---- xORGQR ----------------------------------------------------------------------------------
+/* ---- xORGQR ----
  *
  * Q = H1*...*Hb*I, from the last block to the first, so that block k only changes rows and columns
  * from its first on. Q has memory of its own, beside that of the vectors, which a device that

@@ -16,7 +16,7 @@ static bool wants_panel(const struct clb_getrf_run *lu)
                                                                        CLB_QUIRK_GROUPS_PROGRESS));
 }
 
-/* ---- open and close -------------------------------------------------------------------------- */
+/* ---- open and close ---- */
 
 void clb_getrf_shape(struct clb_getrf_run *lu)
 {
@@ -75,7 +75,7 @@ void clb_getrf_close(struct clb_getrf_run *lu)
     clb_job_close(&lu->run);
 }
 
-/* ---- panels ---------------------------------------------------------------------------------- */
+/* ---- panels ---- */
 
 size_t clb_getrf_width(const void *context, size_t k)
 {
@@ -140,7 +140,7 @@ clb_status clb_getrf_factor_on_device(void *context, size_t k, size_t width)
     return status == CLB_OK ? clb_getrf_read_pivots(lu, k, width) : status;
 }
 
-/* ---- a step ---------------------------------------------------------------------------------- */
+/* ---- a step ---- */
 
 static size_t take_move(cl_uint *rows, size_t row, struct clb_move *move)
 {
@@ -231,7 +231,7 @@ clb_status clb_getrf_apply(void *context, size_t k, size_t width, size_t first, 
     return status;
 }
 
-/* ---- write-back ------------------------------------------------------------------------------ */
+/* ---- write-back ---- */
 
 void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, cl_uint *order)
 {
@@ -240,7 +240,7 @@ void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, c
     interchange(order, lu->result->ipiv, first, end);
 }
 
-/* ---- the choice ------------------------------------------------------------------------------ */
+/* ---- the choice ---- */
 
 struct clb_getrf_run clb_getrf_run_of(struct clb_runtime *runtime,
                                       const struct clb_gemm_variant *variant,

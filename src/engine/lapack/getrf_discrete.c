@@ -22,7 +22,7 @@ struct getrf_discrete {
     bool ahead;          /* the device factors the panels */
 };
 
-/* ---- open ------------------------------------------------------------------------------------ */
+/* ---- open ---- */
 
 /* The end of the columns from k on, where a panel begins, that get the same row order when they are
  * written back: the panel, or all columns after the last one. */
@@ -81,7 +81,7 @@ static clb_status discrete_open(struct getrf_discrete *discrete, const struct cl
     return status == CLB_OK ? clb_job_begin(run) : status;
 }
 
-/* ---- write-back ------------------------------------------------------------------------------ */
+/* ---- write-back ---- */
 
 static clb_status send_order(struct getrf_discrete *discrete, size_t end)
 {
@@ -123,7 +123,7 @@ static clb_status discrete_write_back(struct getrf_discrete *discrete)
     return status;
 }
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 static clb_status discrete_run_steps(struct getrf_discrete *discrete)
 {

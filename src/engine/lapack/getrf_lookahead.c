@@ -39,7 +39,7 @@ struct getrf_lookahead_run {
                          * where the group has not arrived */
 };
 
-/* ---- a step on some columns ------------------------------------------------------------------ */
+/* ---- a step on some columns ---- */
 
 /* The first column of a group, and the end of its columns. */
 static size_t first_of(const struct getrf_lookahead_run *run, size_t group)
@@ -92,7 +92,7 @@ static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace
     return status;
 }
 
-/* ---- the queue of panels --------------------------------------------------------------------- */
+/* ---- the queue of panels ---- */
 
 static clb_status wait_in(struct clb_queue *queue, const clb_event *event)
 {
@@ -126,7 +126,7 @@ static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t
     return status;
 }
 
-/* ---- the queue of updates -------------------------------------------------------------------- */
+/* ---- the queue of updates ---- */
 
 /* The end of the groups from `from` on that have arrived and been through the same steps. */
 static size_t end_of_same(const struct getrf_lookahead_run *run, size_t from, size_t arrived)
@@ -164,7 +164,7 @@ static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t
     return status;
 }
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 /* Open the workspace for panels, if look-ahead is wanted. Launches of updates leave some of the
  * device's compute units to it, since all work-groups of a panel must be resident. */

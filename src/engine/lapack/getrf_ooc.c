@@ -47,7 +47,7 @@ struct ooc_run {
     char *host;                          /* the copy of the matrix; leading dimension lu.x.ld */
 };
 
-/* ---- plan ------------------------------------------------------------------------------------ */
+/* ---- plan ---- */
 
 /* Make the panels and blocks. No panel is divided between two blocks. */
 static clb_status make_blocks(struct ooc_run *ooc, size_t width)
@@ -192,7 +192,7 @@ static void ooc_close(struct ooc_run *ooc)
     clb_getrf_close(&ooc->lu);
 }
 
-/* ---- panels of earlier blocks ---------------------------------------------------------------- */
+/* ---- panels of earlier blocks ---- */
 
 /* Allow the upload of panel p to its slot when the commands enqueued so far, which use the slot,
  * are done. Waits until the panel is in the copy. */
@@ -241,7 +241,7 @@ static clb_status ooc_look_left(struct ooc_run *ooc, const struct ooc_block *blo
     return status;
 }
 
-/* ---- the block's own panels ------------------------------------------------------------------ */
+/* ---- the block's own panels ---- */
 
 /* A panel of the block has been factored: its download may begin. */
 static clb_status publish_and_prepare(void *context, size_t k, size_t width)
@@ -273,7 +273,7 @@ static clb_status factor_block(struct ooc_run *ooc, const struct ooc_block *bloc
     return status;
 }
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 /* Upload the block's columns, when those of the block before have been downloaded. */
 static clb_status ooc_bring_up(struct ooc_run *ooc, size_t b)

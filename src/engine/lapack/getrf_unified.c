@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- write-back ------------------------------------------------------------------------------ */
+/* ---- write-back ---- */
 
 struct getrf_writer {
     const struct clb_getrf_run *lu;
@@ -63,7 +63,7 @@ clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from, size
     return CLB_OK;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
+/* ---- steps ---- */
 
 /* Strip [j, j + width) of the panel [k, end) has been factored. Apply its step to the rest of the
  * panel, and its interchanges to the strips on its left. */

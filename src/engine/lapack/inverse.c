@@ -51,7 +51,7 @@ struct inverse_run {
     size_t bytes;            /* of that */
 };
 
-/* ---- open ------------------------------------------------------------------------------------ */
+/* ---- open ---- */
 
 /* Choose base and strip. Where the family skips zeros, diagonal blocks need zeros beside them only
  * as far as micro-tiles reach over the edge. */
@@ -179,7 +179,7 @@ static clb_status inverse_open(struct inverse_run *inverting)
     return status == CLB_OK ? open_matrices(inverting) : status;
 }
 
-/* ---- the inverse ----------------------------------------------------------------------------- */
+/* ---- the inverse ---- */
 
 /* A block of L or X, as it is stored. */
 static struct clb_dmat stored(const struct inverse_run *inverting, const struct clb_dmat *x,
@@ -254,7 +254,7 @@ static clb_status invert(struct inverse_run *inverting, size_t i, size_t m)
     return status;
 }
 
-/* ---- the product ----------------------------------------------------------------------------- */
+/* ---- the product ---- */
 
 /* The rows of A = X^H, or X, from i0 on, and its depths from p0 on. */
 static struct clb_chunk triangle_chunk(const struct inverse_run *inverting, size_t i0, size_t p0)
@@ -363,7 +363,7 @@ static clb_status square_strips(struct inverse_run *inverting)
     return status;
 }
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 static clb_status inverse_compute(struct inverse_run *inverting)
 {

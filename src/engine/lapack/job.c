@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- open and close -------------------------------------------------------------------------- */
+/* ---- open and close ---- */
 
 struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                           clb_precision precision, struct clb_caller caller)
@@ -73,7 +73,7 @@ void clb_job_close(struct clb_job *run)
     clb_workspace_close(&run->workspace, run->idle);
 }
 
-/* ---- the caller's matrix --------------------------------------------------------------------- */
+/* ---- the caller's matrix ---- */
 
 struct column_copy {
     const char *from;
@@ -112,7 +112,7 @@ void clb_job_unwrap(struct clb_job *run)
     run->wrapped = NULL;
 }
 
-/* ---- panels ---------------------------------------------------------------------------------- */
+/* ---- panels ---- */
 
 static bool is_in_place(const struct clb_panels *panels, size_t k)
 {

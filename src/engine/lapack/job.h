@@ -67,7 +67,7 @@ clb_status clb_job_complete(struct clb_job *run) CLB_MUST_CHECK;
 clb_status clb_job_end(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
 void clb_job_close(struct clb_job *run);
 
-/* ---- unified memory (job_unified.c) ---------------------------------------------------------- */
+/* ---- unified memory (job_unified.c) ---- */
 
 /* The caller's first matrix for reading by the device: *x, whose rows and columns are set, is in
  * place, or a copy where the memory has its adjoint, or the device can't access it because its
@@ -106,7 +106,7 @@ void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x);
 /* Columns that a thread copies at once. */
 #define CLB_COLUMN_SHARE ((size_t)64)
 
-/* ---- discrete memory (job_discrete.c) ------------------------------------------------------- */
+/* ---- discrete memory (job_discrete.c) ---- */
 
 /* Get room for so many transfers, and add one: that of x and a matrix of the same size in host
  * memory; or of x and the caller's columns from number `first` on; or of columns [k, k + width) of
@@ -137,7 +137,7 @@ clb_status clb_job_await_columns(struct clb_job *run, size_t upload,
 clb_status clb_job_publish(struct clb_job *run, size_t download) CLB_MUST_CHECK;
 size_t clb_job_written(const struct clb_job *run);
 
-/* ---- panels ---------------------------------------------------------------------------------- */
+/* ---- panels ---- */
 
 /* A right-looking factorisation: step k factors a panel, columns k ... k+w-1 of x from row k on,
  * and applies it to the columns on its right. Nothing is done to a panel after its step.
@@ -192,7 +192,7 @@ clb_status clb_panels_fetch(struct clb_panels *panels, size_t k) CLB_MUST_CHECK;
 clb_status clb_panels_factor_pinned(struct clb_panels *panels, size_t k,
                                     size_t width) CLB_MUST_CHECK;
 
-/* ---- LU: the steps that the files getrf*.c share ----------------------------------------------
+/* ---- LU: the steps that the files getrf*.c share ----
  *
  * Right-looking, blocked, partial pivoting. Step k has a panel of columns k ... k+w-1. The next
  * library factors the panel's rows from k on, on the CPU; or the device does, where it is fast
@@ -268,7 +268,7 @@ clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace
                             const struct clb_dmat *panel, size_t k, size_t first, size_t count,
                             enum clb_keep keep) CLB_MUST_CHECK;
 
-/* ---- write-back ------------------------------------------------------------------------------ */
+/* ---- write-back ---- */
 
 /* Set order[i], for each of m rows, to the row that interchanges [first, end) bring to row i. When
  * they are written back the columns of a panel still need those of all later steps. */
@@ -280,7 +280,7 @@ void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, c
 clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from,
                                 size_t threads) CLB_MUST_CHECK;
 
-/* ---- getrf_unified.c, getrf_discrete.c: the two kinds of memory ------------------------------ */
+/* ---- getrf_unified.c, getrf_discrete.c: the two kinds of memory ---- */
 
 clb_status clb_getrf_run_unified(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
@@ -289,7 +289,7 @@ clb_status clb_getrf_run_unified(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 clb_status clb_getrf_run_discrete(struct clb_getrf_run *lu, struct clb_gemm_progress *progress,
                                   bool *begun) CLB_MUST_CHECK;
 
-/* ---- gesv.c: right-hand sides ---------------------------------------------------------------- */
+/* ---- gesv.c: right-hand sides ---- */
 
 /* Raise the limits for a solve with the whole triangle; how many of columns [first, first + count)
  * have sums of their own, see clb_dmat_update; make the parts of B in the progress, the downloads
@@ -300,7 +300,7 @@ clb_status clb_getrf_make_parts(const struct clb_getrf_run *lu,
                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 clb_status clb_getrf_solve_rhs(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
-/* ---- getrf_lookahead.c: all steps, where the device factors the panels ----------------------- */
+/* ---- getrf_lookahead.c: all steps, where the device factors the panels ---- */
 
 /* Add the uploads: one for each panel, then any number for the columns that follow. Run all steps,
  * when the run has begun. CLB_OK: the factors are complete on the device, and the host has the
@@ -308,7 +308,7 @@ clb_status clb_getrf_solve_rhs(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 void clb_lookahead_add_uploads(struct clb_getrf_run *lu);
 clb_status clb_lookahead_run(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
-/* ---- getrf_ooc.c: matrices larger than the device's memory ----------------------------------- */
+/* ---- getrf_ooc.c: matrices larger than the device's memory ---- */
 
 /* clb_getrf_run where the matrix does not fit, one block of columns after the other, into a copy in
  * host memory. CLB_ERR_NOMEM: there is no room for that; nothing was written. */

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- transfers ------------------------------------------------------------------------------- */
+/* ---- transfers ---- */
 
 clb_status clb_job_plan(struct clb_job *run, size_t most)
 {
@@ -126,7 +126,7 @@ void clb_job_close_transfers(struct clb_job *run)
     free(run->transfer);
 }
 
-/* ---- panels ---------------------------------------------------------------------------------- */
+/* ---- panels ---- */
 
 /* Groups of columns that get the first step as they arrive, after those of the second panel; at the
  * end of each of the caller's matrices one may be smaller. */

@@ -2,7 +2,7 @@
  * caller's in place where it can. See job.h. */
 #include "job.h"
 
-/* ---- maps ------------------------------------------------------------------------------------ */
+/* ---- maps ---- */
 
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x)
 {
@@ -36,7 +36,7 @@ clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x, void *ma
                                        : clb_queue_unmap(run->workspace.queue, x->mem, mapped);
 }
 
-/* ---- the caller's matrix, copied or in place ------------------------------------------------- */
+/* ---- the caller's matrix, copied or in place ---- */
 
 clb_status clb_job_copy_matrix(struct clb_job *run, const struct clb_dmat *x, bool out,
                                bool *copied)
@@ -91,7 +91,7 @@ clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t
     return clb_job_copy_matrix(run, &part, false, &copied);
 }
 
-/* ---- panels ---------------------------------------------------------------------------------- */
+/* ---- panels ---- */
 
 clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k, size_t width)
 {

@@ -10,7 +10,7 @@
 struct clb_runtime;
 struct clb_gemm_variant;
 
-/* ---- results that are written in parts: xTRSM, xGETRS, xPOTRS, xORMQR ------------------------ */
+/* ---- results that are written in parts: xTRSM, xGETRS, xPOTRS, xORMQR ---- */
 
 /* The parts of the progress are blocks of columns of B or C, or of rows where A is on the right.
  * They don't depend on each other. On failure the parts that are not marked written are untouched,
@@ -20,7 +20,7 @@ typedef clb_status clb_parts_run(struct clb_runtime *runtime,
                                  const struct clb_call *call, struct clb_gemm_progress *progress);
 CLB_MUST_CHECK clb_parts_run clb_trsm_run, clb_getrs_run, clb_potrs_run, clb_ormqr_run;
 
-/* ---- factorisations: xGETRF, xPOTRF, xGEQRF -------------------------------------------------- */
+/* ---- factorisations: xGETRF, xPOTRF, xGEQRF ---- */
 
 struct clb_factors {
     int64_t *ipiv; /* LU: min(m, n) pivots, 1-based; the caller's memory */
@@ -53,7 +53,7 @@ clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_varia
                         struct clb_factors *result,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- the others ---- */
 
 struct clb_orgqr_result {
     size_t columns_left; /* of A, from the left: untouched, all others are final */

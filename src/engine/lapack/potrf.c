@@ -47,7 +47,7 @@ struct potrf_run {
     struct clb_dmat x;             /* n x n, on the device; undefined outside the stated triangle */
 };
 
-/* ---- open ------------------------------------------------------------------------------------ */
+/* ---- open ---- */
 
 /* Columns of the panel that begins with column k. */
 static size_t potrf_width(const struct potrf_run *chol, size_t k)
@@ -165,7 +165,7 @@ static clb_status potrf_open(struct potrf_run *chol)
     return status == CLB_OK ? clb_job_begin(&chol->run) : status;
 }
 
-/* ---- panels ---------------------------------------------------------------------------------- */
+/* ---- panels ---- */
 
 /* A block of L, as it is stored in x. */
 static struct clb_dmat part(const struct potrf_run *chol, size_t row, size_t col, size_t rows,
@@ -237,7 +237,7 @@ static clb_status step_there(struct potrf_run *chol, size_t k, size_t width)
     return status;
 }
 
-/* ---- diagonal blocks by the next library ----------------------------------------------------- */
+/* ---- diagonal blocks by the next library ---- */
 
 /* Copy the stated triangle of the first `cols` columns of a matrix of order n. */
 static void copy_triangle(const struct potrf_run *chol, size_t n, size_t cols, const void *from,
@@ -333,7 +333,7 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
     return status == CLB_OK && *width > 0 ? take_back(chol, &diagonal) : status;
 }
 
-/* ---- kept panels ----------------------------------------------------------------------------- */
+/* ---- kept panels ---- */
 
 /* Pack the panel of columns [k, k + nb), which is final. */
 static clb_status keep_panel(struct potrf_run *chol, size_t k)
@@ -425,7 +425,7 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
     return status;
 }
 
-/* ---- the run --------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 /* Unified memory: copy columns [0, cols) of the stated triangle from or (with `out`) to the
  * caller's matrix. */

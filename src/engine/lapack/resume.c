@@ -47,7 +47,7 @@ static void solve_top(const struct clb_call *call, const struct clb_host_blas *n
     clb_host_call(next, &trsm);
 }
 
-/* ---- LU --------------------------------------------------------------------------------------
+/* ---- LU ----
  *
  * With w columns written and k = min(w, m): undo the interchanges of later steps in the written
  * columns; apply those of the first k steps to the other columns, which are still as before the
@@ -99,7 +99,7 @@ void clb_getrf_resume(const struct clb_call *call, const struct clb_host_blas *n
     result->columns_written = call->n;
 }
 
-/* ---- Cholesky --------------------------------------------------------------------------------
+/* ---- Cholesky ----
  *
  * With c columns written: for A = L*L^H all rows of these columns are final: A22 -= L21*L21^H, and
  * A22 is factored. For A = U^H*U the other columns are still as before the factorisation, their
@@ -163,7 +163,7 @@ void clb_potrf_resume(const struct clb_call *call, const struct clb_host_blas *n
     result->columns_written = n;
 }
 
-/* ---- QR --------------------------------------------------------------------------------------
+/* ---- QR ----
  *
  * With w columns written and k = min(w, m): A2 = H(k)^H*...*H(1)^H*A2 for the columns A2 that are
  * not written, then their rows from k on are factored. For LQ that is A2^H*Q, where the Q of LQ is

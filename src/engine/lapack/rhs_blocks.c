@@ -19,7 +19,7 @@ size_t clb_solve_part(const struct clb_solve *solve)
     return solve->call.right ? part->rows : part->cols;
 }
 
-/* ---- triangles ------------------------------------------------------------------------------- */
+/* ---- triangles ---- */
 
 static struct clb_workspace_limits solve_limits_of(const struct clb_solve *solve)
 {
@@ -60,7 +60,7 @@ static clb_status solve_part(struct clb_solve *solve, struct clb_workspace *work
 const struct clb_solve_work clb_solve_triangles_work = {
     .limits = solve_limits_of, .prepare = solve_pack, .apply = solve_part};
 
-/* ---- a run ----------------------------------------------------------------------------------- */
+/* ---- a run ---- */
 
 /* Unified memory: two of them hold parts of B by turns. */
 struct slot {
@@ -288,7 +288,7 @@ static clb_status solve_transferred(struct solve_run *run)
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all of it ---- */
 
 static clb_status solve_make_parts(struct clb_solve *solve, size_t wanted, size_t most)
 {
@@ -350,7 +350,7 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     return status;
 }
 
-/* ---- xTRSM ----------------------------------------------------------------------------------- */
+/* ---- xTRSM ---- */
 
 struct clb_solve clb_solve_of(const struct clb_call *call, bool right, size_t m, size_t n, void *b,
                               size_t ldb)
@@ -379,7 +379,7 @@ clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     return clb_solve_run(runtime, variant, &solve);
 }
 
-/* ---- xGETRS ----------------------------------------------------------------------------------
+/* ---- xGETRS ----
  *
  * The CPU interchanges rows of B when it copies them. A = P^T*L*U, so A*X = B is X =
  * U^-1*L^-1*P*B, and op(A)*X = B is X = P^T*op(L)^-1*op(U)^-1*B. */
@@ -423,7 +423,7 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     return status;
 }
 
-/* ---- xPOTRS ----------------------------------------------------------------------------------
+/* ---- xPOTRS ----
  *
  * A = L*L^H, so A*X = B is X = L^-H*L^-1*B, where L may be stored as U = L^H. */
 

@@ -65,7 +65,7 @@ CLB_MUST_CHECK static inline clb_status clb_cl_check(cl_int status, const char *
     return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_failed(status, what);
 }
 
-/* ---- commands and queues --------------------------------------------------------------------- */
+/* ---- commands and queues ---- */
 
 enum clb_verb {
     CLB_LAUNCH,
@@ -182,7 +182,7 @@ struct clb_queue_set_kernel {
     struct clb_queue_set_kernel *next;
 };
 
-/* ---- enqueuer.c ------------------------------------------------------------------------------ */
+/* ---- enqueuer.c ---- */
 
 /* Called when the device starts: make the thread if the device is one where it does all
  * (CLB_QUIRK_ONE_ENQUEUER). Tests may have it on every device with its own memory. */
@@ -207,7 +207,7 @@ void clb_enqueuer_leave(struct clb_request *request);
 /* Wait until the thread has nothing to do, but no longer than this: the process ends. */
 void clb_enqueuer_await_idle(double seconds);
 
-/* ---- queue_open.c ---------------------------------------------------------------------------- */
+/* ---- queue_open.c ---- */
 
 /* For clb_queue_set_kernel, the first time. */
 clb_status clb_queue_set_make_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
@@ -217,7 +217,7 @@ clb_status clb_queue_count_launches(struct clb_queue *queue) CLB_MUST_CHECK;
 /* Add the times of a command that has ended to the trace. */
 CLB_COLD void clb_event_trace(const struct clb_event *event);
 
-/* ---- memory.c and allocate.c ----------------------------------------------------------------- */
+/* ---- memory.c and allocate.c ---- */
 
 /* Reserve so many bytes of the allowance, which frees all kept buffers when it is exceeded; and
  * give them back. Make a buffer of just this size, a multiple of the page's. */
@@ -226,7 +226,7 @@ void clb_pool_unreserve(struct clb_pool *pool, uint64_t size);
 clb_status clb_buffer_make(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
                            struct clb_buffer **buffer) CLB_MUST_CHECK;
 
-/* ---- hang.c: waiting for a device with its own memory ---------------------------------------- */
+/* ---- hang.c: waiting for a device with its own memory ---- */
 
 static inline bool clb_is_abandoned(const struct clb_runtime *runtime)
 {
@@ -235,7 +235,7 @@ static inline bool clb_is_abandoned(const struct clb_runtime *runtime)
 /* Wait until a command has ended. False when the device has been abandoned. */
 bool clb_event_await_end(clb_event event) CLB_MUST_CHECK;
 
-/* ---- queue.c, for hang.c and the thread ------------------------------------------------------ */
+/* ---- queue.c, for hang.c and the thread ---- */
 
 /* With the queue's lock: check the commands that have ended. */
 clb_status clb_queue_look(struct clb_queue *queue) CLB_MUST_CHECK;

@@ -12,7 +12,7 @@
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
-/* ---- what a device is like ------------------------------------------------------------------- */
+/* ---- what a device is like ---- */
 
 /* Who made the device, as far as the shim treats makers differently: GPUs only, because drivers of
  * others name the maker of a CPU. */
@@ -208,7 +208,7 @@ static inline void clb_runtime_expect(struct clb_runtime *runtime, double second
  * What its commands may still use is never freed. */
 void clb_runtime_abandon(struct clb_runtime *runtime, double seconds);
 
-/* ---- driver.c: the thread on which drivers start and compile --------------------------------- */
+/* ---- driver.c: the thread on which drivers start and compile ---- */
 
 /* Until when, by clb_now(), this thread may wait in clb_driver_request; INFINITY, the default: for
  * ever. */
@@ -221,7 +221,7 @@ static inline double clb_driver_set_time_limit(double until)
     return before;
 }
 
-/* ---- program.c: compiled programs, in memory and on disk ------------------------------------- */
+/* ---- program.c: compiled programs, in memory and on disk ---- */
 
 struct clb_source {
     const char *name; /* "gemm_cpu.cl" */
@@ -237,7 +237,7 @@ extern const struct clb_source *const clb_sources[];
 clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
                            const char *options, struct clb_program **program) CLB_MUST_CHECK;
 
-/* ---- memory.c: pooled buffers under one allowance -------------------------------------------- */
+/* ---- memory.c: pooled buffers under one allowance ---- */
 
 typedef enum clb_memory_kind {
     CLB_MEMORY_DEVICE, /* kernels only */

@@ -66,7 +66,7 @@ static void give(void)
     clb_unlock(&lock);
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- the thread ---- */
 
 /* Returns when no other thread loads a library, or runs constructors of one. */
 static void await_linker(void)
@@ -130,7 +130,7 @@ void clb_driver_enter(int loads)
     clb_signals_begin_task();
 }
 
-/* ---- its callers ----------------------------------------------------------------------------- */
+/* ---- its callers ---- */
 
 /* With the lock held: whether the caller has waited long enough for the running task. */
 static bool may_leave(double begin, double now)

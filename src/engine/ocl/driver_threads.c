@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- which they are -------------------------------------------------------------------------- */
+/* ---- which they are ---- */
 
 void clb_threads_note(struct clb_thread_list *list)
 {
@@ -50,7 +50,7 @@ static bool is_drivers(pid_t id)
            (blocked >> (SIGWINCH - 1) & 1) != 0;
 }
 
-/* ---- a CPU for each worker of a CPU device --------------------------------------------------- */
+/* ---- a CPU for each worker of a CPU device ---- */
 
 /* Each is pinned to one CPU of the process. Calls are short and the workers sleep between them.
  * Linux may wake all workers on the CPU of the calling thread, and a call of some milliseconds ends

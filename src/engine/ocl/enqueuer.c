@@ -44,7 +44,7 @@ CLB_THREAD bool clb_enqueuer_is_self;
 
 bool clb_enqueuer_always;
 
-/* ---- requests -------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 /* Put all that have been left in their lines, the earliest first. */
 static void take_requests(void)
@@ -103,7 +103,7 @@ void clb_enqueuer_leave(struct clb_request *request)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- commands -------------------------------------------------------------------------------- */
+/* ---- commands ---- */
 
 #define MOST_ARGUMENTS 24
 #define MOST_BYTES     16 /* of an argument */
@@ -181,7 +181,7 @@ clb_status clb_enqueuer_post(const struct clb_command *command, clb_event event)
     return CLB_OK;
 }
 
-/* ---- watched events -------------------------------------------------------------------------- */
+/* ---- watched events ---- */
 
 static void watch(struct clb_request *request)
 {
@@ -239,7 +239,7 @@ static bool look(void)
     return any;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- the thread ---- */
 
 /* Sleep until there is a request, for ever or so many seconds. */
 static void sleep_until_asked(double seconds)

@@ -30,7 +30,7 @@
 
 static const char helper_name[] = "clblas-shim-probe";
 
-/* ---- what this process is -------------------------------------------------------------------- */
+/* ---- what this process is ---- */
 
 static clb_helper_role role;
 static bool role_known;
@@ -124,7 +124,7 @@ bool clb_helper_lock_path(char *text, size_t size)
     return length > 0 && (size_t)length < size;
 }
 
-/* ---- requests -------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 /* The step whose programs are wanted, "gemm:d"; set by clb_step_need. */
 static char current_step[64];
@@ -166,7 +166,7 @@ bool clb_helper_request_again(void)
     return role == CLB_HELPER_USED && current_step[0] != '\0' && request(current_step);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
+/* ---- steps ---- */
 
 static const char *const step_names[CLB_STEPS] = {
     [CLB_STEP_GEMM] = "gemm",       [CLB_STEP_DIRECT] = "direct",
@@ -285,7 +285,7 @@ clb_status clb_step_need(const struct clb_runtime *runtime, clb_helper_step step
     return clb_helper_get_role() == CLB_HELPER_USED ? clb_driver_call(ask, &need) : CLB_OK;
 }
 
-/* ---- choices --------------------------------------------------------------------------------- */
+/* ---- choices ---- */
 
 static struct clb_choice own_choice[CLB_CHOICES];
 
@@ -345,7 +345,7 @@ void clb_step_record(const struct clb_device *device, clb_helper_step step, clb_
     free(detail);
 }
 
-/* ---- rates ----------------------------------------------------------------------------------- */
+/* ---- rates ---- */
 
 bool clb_rates_decide(void)
 {
@@ -430,7 +430,7 @@ bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
     return now == YES;
 }
 
-/* ---- drivers --------------------------------------------------------------------------------- */
+/* ---- drivers ---- */
 
 /* What may change which devices there are: variables, in any order; which kinds of GPUs there are,
  * because a cache may be shared with machines that have others, or none; and the drivers. */

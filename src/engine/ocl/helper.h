@@ -6,7 +6,7 @@
 
 struct clb_record;
 
-/* ---- what this process is -------------------------------------------------------------------- */
+/* ---- what this process is ---- */
 
 typedef enum clb_helper_role {
     CLB_HELPER_NONE,   /* no helper: this process starts drivers and builds programs itself */
@@ -50,7 +50,7 @@ clb_helper_role clb_helper_get_role(void);
 /* The file that a working helper has locked, and writes to. */
 bool clb_helper_lock_path(char *text, size_t size);
 
-/* ---- drivers --------------------------------------------------------------------------------- */
+/* ---- drivers ---- */
 
 /* What decides which drivers there are and what they do, malloc'ed. */
 char *clb_drivers_describe(void);
@@ -62,7 +62,7 @@ clb_status clb_drivers_recall(char *library, size_t size, bool *known) CLB_MUST_
  * all of them by the loader; CLB_ERR_NODEVICE when there is none that works. */
 clb_status clb_helper_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
 
-/* ---- steps -----------------------------------------------------------------------------------
+/* ---- steps ----
  *
  * A step is what one check needs, in one precision: its programs, built, launched and checked. */
 
@@ -101,7 +101,7 @@ bool clb_step_find(const struct clb_device *device, clb_helper_step step, clb_pr
 void clb_step_record(const struct clb_device *device, clb_helper_step step, clb_precision precision,
                      clb_status status);
 
-/* ---- how fast devices and kernels are ---------------------------------------------------------
+/* ---- how fast devices and kernels are ----
  *
  * The helper measures kernels when they have passed, as part of the step for products. What is
  * missing is not known, and then the order of the tables and of the drivers decides. A process that
@@ -142,7 +142,7 @@ size_t clb_rate_decisions(const struct clb_rate_decision **list);
 void clb_rate_note_slow(const struct clb_device *device, clb_precision precision, const char *name,
                         double rate);
 
-/* ---- spawn.c: processes that the program does not notice ------------------------------------- */
+/* ---- spawn.c: processes that the program does not notice ---- */
 
 struct clb_spawn_result {
     int exit_status;    /* 128 and the signal's number where one has ended it */
@@ -167,7 +167,7 @@ clb_status clb_spawn(const char *path, char *const *arguments, const char *sign,
 void clb_spawn_note_environment(void);
 char **clb_spawn_environment(void);
 
-/* ---- driver.c: the thread on which drivers start and compile --------------------------------- */
+/* ---- driver.c: the thread on which drivers start and compile ---- */
 
 /* Run a task on a thread with a large stack and wait until it has ended; on such a thread, call it
  * directly. The caller must hold no lock that a task may take. Returns the task's status, or
@@ -180,7 +180,7 @@ clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CL
 clb_status clb_driver_request(clb_status (*run)(void *argument), const void *argument,
                               size_t size) CLB_MUST_CHECK;
 
-/* ---- program.c: what earlier processes have checked ------------------------------------------ */
+/* ---- program.c: what earlier processes have checked ---- */
 
 /* True when the program has passed the check of this name in an earlier process, compiled by the
  * same driver; set_checked records that. Never true for a program that this process compiled. */

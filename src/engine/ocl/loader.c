@@ -15,7 +15,7 @@
 struct clb_cl clb_cl;
 void (*clb_cl_loaded_hook)(struct clb_cl *table);
 
-/* ---- the ICD loader -------------------------------------------------------------------------- */
+/* ---- the ICD loader ---- */
 
 static bool find_function(void *library, const char *name, void *function)
 {
@@ -39,7 +39,7 @@ static clb_status load_loader(void)
 #undef FIND
 }
 
-/* ---- one driver alone ------------------------------------------------------------------------ */
+/* ---- one driver alone ---- */
 
 /* As the loader does it (cl_khr_icd): the driver lists its platforms, and every object of a driver
  * begins with a pointer to the driver's table of functions. */
@@ -77,7 +77,7 @@ clb_status clb_cl_load(const char *driver)
     return status;
 }
 
-/* ---- which drivers are installed ------------------------------------------------------------- */
+/* ---- which drivers are installed ---- */
 
 /* Where the library is that an .icd file names without a folder: as the dynamic linker looks, but
  * for its cache, whose folders are those of the C library and a few others. */
@@ -158,7 +158,7 @@ size_t clb_icd_list(struct clb_icd *icd)
     return count;
 }
 
-/* ---- errors ---------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 /* The names of 0, -1 and so on, and of -30 and so on. */
 static const char first_names[] =

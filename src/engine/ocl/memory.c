@@ -48,7 +48,7 @@ bool clb_host_has_room(void)
     return room != MAP_FAILED && munmap(room, ROOM_FOR_CALL) == 0;
 }
 
-/* ---- the pool; all of these run with the lock held ------------------------------------------- */
+/* ---- the pool; all of these run with the lock held ---- */
 
 static int class_of(const struct clb_buffer *buffer)
 {
@@ -95,7 +95,7 @@ static void evict(struct clb_pool *pool, unsigned classes, uint64_t bytes, struc
     }
 }
 
-/* ---- without the lock ------------------------------------------------------------------------ */
+/* ---- without the lock ---- */
 
 void clb_pool_unreserve(struct clb_pool *pool, uint64_t size)
 {

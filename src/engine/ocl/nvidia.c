@@ -18,7 +18,7 @@ void clb_nvidia_describe(struct clb_device *device)
                       CLB_QUIRK_GROUPS_PROGRESS | CLB_QUIRK_ONE_ENQUEUER;
 }
 
-/* ---- patched PTX -----------------------------------------------------------------------------
+/* ---- patched PTX ----
  *
  * The driver generates PTX for sm_90, which has no sm_90a instructions. Kernel files write those as
  * PTX comments that begin with "//@" (operands are substituted in comments too). The driver's

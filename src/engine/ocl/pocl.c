@@ -39,7 +39,7 @@ void clb_pocl_describe(struct clb_device *device)
         device->quirks |= CLB_QUIRK_KEEPS_PROGRAMS;
 }
 
-/* ---- the directory of its cache -------------------------------------------------------------- */
+/* ---- the directory of its cache ---- */
 
 static bool belongs_to_us(const struct stat *info)
 {
@@ -77,7 +77,7 @@ static bool pocl_find_directory(char *path, size_t size)
     return length > 0 && (size_t)length < size;
 }
 
-/* ---- damage ---------------------------------------------------------------------------------- */
+/* ---- damage ---- */
 
 static bool read_at(int fd, void *data, size_t size, off_t where)
 {
@@ -281,7 +281,7 @@ void clb_pocl_identify_cache(char *text, size_t size)
              (long long)damage.time);
 }
 
-/* ---- before PoCL is asked for its devices ---------------------------------------------------- */
+/* ---- before PoCL is asked for its devices ---- */
 
 const char *clb_pocl_refusal(const char *platform_name)
 {
@@ -303,7 +303,7 @@ const char *clb_pocl_refusal(const char *platform_name)
                : "the directory of its cache has files that are not the user's alone";
 }
 
-/* ---- the environment variable that PoCL sets ------------------------------------------------- */
+/* ---- the environment variable that PoCL sets ---- */
 
 /* PoCL sets this so that hwloc loads no plugins; the program's children would inherit it. */
 static const char *const variable = "HWLOC_PLUGINS_PATH";

@@ -93,7 +93,7 @@ static clb_status rebuild_patched(struct clb_runtime *runtime, struct clb_progra
     return status;
 }
 
-/* ---- building -------------------------------------------------------------------------------- */
+/* ---- building ---- */
 
 static clb_status build_from_source(struct clb_runtime *runtime, struct clb_program *program)
 {
@@ -208,7 +208,7 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
     return status;
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 bool clb_program_is_checked(const struct clb_program *program, const char *check)
 {
@@ -225,7 +225,7 @@ void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb
         clb_pocl_store_sums(&runtime->device);
 }
 
-/* ---- all programs ---------------------------------------------------------------------------- */
+/* ---- all programs ---- */
 
 static struct clb_program *find_program(struct clb_runtime *runtime,
                                         const struct clb_source *source, const char *options)

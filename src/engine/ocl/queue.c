@@ -35,7 +35,7 @@
  * the thread that enqueues another until one has ended, on a hung device for ever. */
 #define LAUNCHES_AHEAD 240
 
-/* ---- events ---------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 static clb_event event_new(struct clb_queue *queue)
 {
@@ -111,7 +111,7 @@ bool clb_event_is_pending(clb_event event)
     return !atomic_load(&event->ended);
 }
 
-/* ---- counted launches ------------------------------------------------------------------------ */
+/* ---- counted launches ---- */
 
 static cl_uint number_of(const struct clb_queue *queue)
 {
@@ -147,7 +147,7 @@ cl_uint clb_queue_launches(const struct clb_queue *queue)
     return atomic_load_explicit(&queue->given, memory_order_relaxed);
 }
 
-/* ---- the list of events ---------------------------------------------------------------------- */
+/* ---- the list of events ---- */
 
 /* Check the commands that have ended and remove them from the list. A command whose status can't be
  * read stays in the list. With the lock held. */
@@ -202,7 +202,7 @@ void clb_event_end(clb_event event, clb_status status)
     atomic_store(&event->ended, true);
 }
 
-/* ---- commands -------------------------------------------------------------------------------- */
+/* ---- commands ---- */
 
 static clb_status launch(const struct clb_command *command, cl_uint waits, const cl_event *list,
                          cl_event *event)
@@ -370,7 +370,7 @@ static clb_status queue_give(struct clb_command command, bool finishes, clb_even
     return status;
 }
 
-/* ---- waiting --------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 clb_status clb_event_wait(clb_event event)
 {
@@ -387,7 +387,7 @@ clb_status clb_event_wait(clb_event event)
                         clb_cl_check(clb_cl.WaitForEvents(1, &event->handle), "clWaitForEvents"));
 }
 
-/* ---- finishing and checking ------------------------------------------------------------------ */
+/* ---- finishing and checking ---- */
 
 /* Ask by the thread that enters the driver; without waiting for an answer if that is not wanted. */
 static clb_status queue_ask(struct clb_queue *queue, clb_status (*ask)(struct clb_queue *queue),
@@ -486,7 +486,7 @@ clb_status clb_queue_confirm(struct clb_queue *queue)
     return queue->keeps ? clb_queue_finish(queue) : CLB_OK;
 }
 
-/* ---- launches -------------------------------------------------------------------------------- */
+/* ---- launches ---- */
 
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                             const struct clb_argument *arguments, size_t count, cl_uint dimensions,
@@ -555,7 +555,7 @@ clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffe
     return status;
 }
 
-/* ---- commands that move or map memory, and waits for them ------------------------------------ */
+/* ---- commands that move or map memory, and waits for them ---- */
 
 /* Wait for a command and release its event. When this returns, the command no longer uses the host
  * memory, unless clFinish has failed. */

@@ -90,7 +90,7 @@ clb_status clb_queue_count_launches(struct clb_queue *queue)
     return take_place(queue) ? CLB_OK : CLB_ERR_NOMEM;
 }
 
-/* ---- the trace ------------------------------------------------------------------------------- */
+/* ---- the trace ---- */
 
 static bool read_time(cl_event handle, cl_profiling_info what, double *seconds)
 {
@@ -110,7 +110,7 @@ void clb_event_trace(const struct clb_event *event)
     clb_trace_command(event->queue->number, event->name, begin, end, event->enqueued - queued);
 }
 
-/* ---- kernel objects -------------------------------------------------------------------------- */
+/* ---- kernel objects ---- */
 
 /* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
  * the one that each kernel of the shim requires by attribute. CLB_OK if the driver does not answer.

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- calls at once --------------------------------------------------------------------------- */
+/* ---- calls at once ---- */
 
 /* Calls take numbers; those below `ended` + CALLS_AT_ONCE have their turn. So a call that has gone
  * on without one counts as soon as its turn comes. (An H200 multiplies n = 512 2550, 3150, 2620 and
@@ -38,7 +38,7 @@ void clb_turn_end(struct clb_runtime *runtime)
     pthread_mutex_unlock(&turns->lock);
 }
 
-/* ---- queue sets ------------------------------------------------------------------------------ */
+/* ---- queue sets ---- */
 
 /* A call never waits for a queue set: when all are in use a new one is made, and it is kept for
  * later calls. */
@@ -140,7 +140,7 @@ clb_status clb_queue_set_await(struct clb_queue_set *queue_set, clb_event *event
     return status == CLB_OK ? clb_queue_set_check(queue_set) : status;
 }
 
-/* ---- kernel objects -------------------------------------------------------------------------- */
+/* ---- kernel objects ---- */
 
 clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
                                 const char *name, cl_kernel *kernel)

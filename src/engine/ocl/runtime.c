@@ -20,7 +20,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-/* ---- devices: listed, described, chosen ------------------------------------------------------ */
+/* ---- devices: listed, described, chosen ---- */
 
 #define MAX_PLATFORMS  16
 #define MAX_DIMENSIONS 8
@@ -102,7 +102,7 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     clb_pocl_describe(device);
 }
 
-/* ---- marks ----------------------------------------------------------------------------------- */
+/* ---- marks ---- */
 
 /* Tests' drivers come and go. */
 static bool can_be_marked(void)
@@ -115,7 +115,7 @@ static struct clb_key mark_of(const struct clb_device *device)
     return (struct clb_key){CLB_RECORD_MARK, device->identity, NULL};
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- the list ---- */
 
 /* Why a device can't be used; nothing where it can. */
 static void find_defect(struct clb_listed_device *entry)
@@ -328,7 +328,7 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device)
     return chosen != NULL ? CLB_OK : CLB_ERR_NODEVICE;
 }
 
-/* ---- the device of earlier processes --------------------------------------------------------- */
+/* ---- the device of earlier processes ---- */
 
 /* The cache remembers which device was chosen where there are the same drivers, so that calls that
  * are not worth it need not start it. */
@@ -376,7 +376,7 @@ const struct clb_device *clb_device_expected(void)
     return is_expected ? &expected : NULL;
 }
 
-/* ---- the runtime ----------------------------------------------------------------------------- */
+/* ---- the runtime ---- */
 
 /* After so many consecutive calls that failed on the device, all calls go to the next BLAS. */
 #define FAILURES_BEFORE_QUARANTINE 3
@@ -441,7 +441,7 @@ static clb_status start(const struct clb_config *config)
     return CLB_OK;
 }
 
-/* ---- the end of the process ------------------------------------------------------------------ */
+/* ---- the end of the process ---- */
 
 /* The longest that it waits for calls that other threads have on the device. */
 #define LONGEST_WAIT_SECONDS 0.1
@@ -463,7 +463,7 @@ static void close_at_exit(void)
     pthread_setcancelstate(cancel, NULL);
 }
 
-/* ---- the start ------------------------------------------------------------------------------- */
+/* ---- the start ---- */
 
 /* A driver task, so never twice at the same time. */
 static clb_status start_once(void *unused)

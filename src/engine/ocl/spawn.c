@@ -61,7 +61,7 @@ struct launch {
     _Alignas(64) unsigned char stacks[2 * STACK];
 };
 
-/* ---- the environment ------------------------------------------------------------------------- */
+/* ---- the environment ---- */
 
 /* A copy, because the program may change its environment while the driver thread runs. */
 static char **environment;
@@ -92,7 +92,7 @@ char **clb_spawn_environment(void)
     return environment;
 }
 
-/* ---- in the keeper --------------------------------------------------------------------------- */
+/* ---- in the keeper ---- */
 
 /* The kernel's struct sigaction, all zero: SIG_DFL. */
 struct default_action {
@@ -194,7 +194,7 @@ static BARE int run_keeper(void *argument)
     return 0;
 }
 
-/* ---- in the program -------------------------------------------------------------------------- */
+/* ---- in the program ---- */
 
 /* Wait until the keeper has ended; it is told when there was no sign of life for so long. False: it
  * does not even end then, as one that a debugger holds. */

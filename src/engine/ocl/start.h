@@ -4,7 +4,7 @@
 
 #include "cl.h"
 
-/* ---- loader.c: the drivers that are installed ------------------------------------------------ */
+/* ---- loader.c: the drivers that are installed ---- */
 
 /* Load the system's ICD loader, or with `driver` only that driver's library. */
 clb_status clb_cl_load(const char *driver) CLB_MUST_CHECK;
@@ -18,7 +18,7 @@ struct clb_icd {
 /* List them in the loader's order; returns their number. `icd` has CLB_MAX_ICDS elements. */
 size_t clb_icd_list(struct clb_icd *icd);
 
-/* ---- runtime.c: the choice of a device ------------------------------------------------------- */
+/* ---- runtime.c: the choice of a device ---- */
 
 /* A device with its indices in CLBLAS_SHIM_DEVICE. `defect` is empty or why it can't be used; a
  * platform that can't be asked for its devices is listed as one without an id. */
@@ -37,7 +37,7 @@ size_t clb_device_list(struct clb_listed_device *list, size_t capacity);
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 double clb_device_rank(const struct clb_device *device);
 
-/* ---- nvidia.c, pocl.c: what is peculiar to a vendor or a driver ------------------------------ */
+/* ---- nvidia.c, pocl.c: what is peculiar to a vendor or a driver ---- */
 
 /* Called by runtime.c when all else of the device is described: set the vendor and quirks of a
  * device that is the vendor's or driver's. */
@@ -64,7 +64,7 @@ void clb_pocl_store_sums(const struct clb_device *device);
 char *clb_pocl_save_environment(void);
 void clb_pocl_restore_environment(char *saved);
 
-/* ---- limits.c -------------------------------------------------------------------------------- */
+/* ---- limits.c ---- */
 
 /* Read numbers from a file by scanf's format; those that it does not have stay as they are. */
 __attribute__((format(scanf, 2, 3))) void clb_proc_read(const char *path, const char *format, ...);
@@ -73,7 +73,7 @@ __attribute__((format(scanf, 2, 3))) void clb_proc_read(const char *path, const 
 const char *clb_limits_on_start(void);
 const char *clb_limits_on_build(void);
 
-/* ---- driver.c -------------------------------------------------------------------------------- */
+/* ---- driver.c ---- */
 
 /* Called on that thread around a wait for a helper process, outside of the driver. Does nothing on
  * other threads. */
@@ -81,7 +81,7 @@ int clb_driver_leave(void);
 void clb_driver_enter(int left);
 extern CLB_THREAD bool clb_driver_is_self; /* this is such a thread */
 
-/* ---- driver_threads.c: the threads of a driver ----------------------------------------------- */
+/* ---- driver_threads.c: the threads of a driver ---- */
 
 struct clb_thread_list {
     size_t count;

@@ -40,7 +40,7 @@ struct header {
 static const char magic[8] = "CLBSHIM3";
 _Static_assert(sizeof CLB_VERSION <= 16, "the version does not fit");
 
-/* ---- directories ----------------------------------------------------------------------------- */
+/* ---- directories ---- */
 
 /* mkdir -p; directories that it makes are the user's own. */
 static bool make_directories(const char *path)
@@ -142,7 +142,7 @@ bool clb_cache_has_room(const char *path)
     return (uint64_t)info.f_bavail * info.f_frsize >= ROOM_FOR_BUILD;
 }
 
-/* ---- keys ------------------------------------------------------------------------------------ */
+/* ---- keys ---- */
 
 /* As FNV-1a, but eight bytes at a time. Each step is one to one, so that no change of one word is
  * lost. */
@@ -191,7 +191,7 @@ static bool file_of(char *path, size_t size, const char *key, clb_record_kind ki
     return where != NULL && format_path(path, size, "%s/%s", where, name);
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 static uint64_t checksum(struct header header, const char *key, const char *text)
 {
@@ -280,7 +280,7 @@ bool clb_record_exists(struct clb_key key, double seconds)
     return exists;
 }
 
-/* ---- the folder's size ----------------------------------------------------------------------- */
+/* ---- the folder's size ---- */
 
 /* Records and the temporary files of processes that were killed; nothing else. */
 static bool is_ours(const char *name)
@@ -320,7 +320,7 @@ static void trim(void)
         closedir(folder);
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 void clb_record_store(struct clb_key key, struct clb_record record)
 {
@@ -359,7 +359,7 @@ void clb_record_note(struct clb_key key, int64_t verdict, const char *reason)
                                               .size = strlen(reason)});
 }
 
-/* ---- other versions -------------------------------------------------------------------------- */
+/* ---- other versions ---- */
 
 /* The version that has written a file, and its kind: that of a row for a profile, which is text
  * with the version in its second line, and CLB_RECORD_KINDS for what versions have written that did

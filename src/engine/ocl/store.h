@@ -4,7 +4,7 @@
 
 #include "host/host.h"
 
-/* ---- the folder ------------------------------------------------------------------------------ */
+/* ---- the folder ---- */
 
 /* The folder, or NULL; constant once found. One that the user has named may be read-only: what is
  * there is used, and nothing is stored. */
@@ -21,7 +21,7 @@ bool clb_cache_user_path(char *path, size_t size, const char *name);
 
 uint64_t clb_cache_hash(const void *data, size_t size);
 
-/* ---- records --------------------------------------------------------------------------------- */
+/* ---- records ---- */
 
 typedef enum clb_record_kind {
     CLB_RECORD_PROGRAM, /* a compiled program; its text is the driver's binary */
@@ -74,7 +74,7 @@ static inline struct clb_key clb_row_key(const char *identity, clb_precision pre
     return (struct clb_key){CLB_RECORD_ROW, identity, letters[precision]};
 }
 
-/* ---- records of other versions --------------------------------------------------------------- */
+/* ---- records of other versions ---- */
 
 /* Which results of other versions there are without any of this one. */
 struct clb_outdated {

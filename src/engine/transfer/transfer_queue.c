@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
+/* ---- pieces ---- */
 
 struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t piece)
 {
@@ -61,7 +61,7 @@ struct clb_transfer *clb_transfer_of(const struct clb_transfer_queue *transfers,
     return &transfers->transfer[low];
 }
 
-/* ---- copies of pieces that are as the transfer says -------------------------------------------
+/* ---- copies of pieces that are as the transfer says ----
  */
 
 /* Copy between the caller's matrix and a slot. */
@@ -94,7 +94,7 @@ static clb_status copy_matrix(void *context, const struct clb_transfer *transfer
     return CLB_OK;
 }
 
-/* ---- open, close ----------------------------------------------------------------------------- */
+/* ---- open, close ---- */
 
 static clb_status get_slots(struct clb_transfer_queue *transfers)
 {
@@ -187,7 +187,7 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
     transfers->runtime = NULL;
 }
 
-/* ---- waiting for one another ----------------------------------------------------------------- */
+/* ---- waiting for one another ---- */
 
 void clb_transfer_queue_wake(struct clb_transfer_queue *transfers, pthread_cond_t *condition,
                              size_t threads)
@@ -218,7 +218,7 @@ static void wait_awhile(struct clb_transfer_queue *transfers, pthread_cond_t *co
         pthread_cond_wait(condition, &transfers->lock);
 }
 
-/* ---- one piece ------------------------------------------------------------------------------- */
+/* ---- one piece ---- */
 
 void clb_transfer_queue_fail(struct clb_transfer_queue *transfers, clb_status status)
 {
@@ -285,7 +285,7 @@ static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
     return busy != NULL ? clb_event_wait(busy) : CLB_OK;
 }
 
-/* ---- uploads --------------------------------------------------------------------------------- */
+/* ---- uploads ---- */
 
 /* Bytes of columns that a thread copies at once. */
 #define SHARE_BYTES ((size_t)256 << 10)
@@ -379,7 +379,7 @@ static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
     return status;
 }
 
-/* ---- downloads ------------------------------------------------------------------------------- */
+/* ---- downloads ---- */
 
 /* The piece is in its slot: wait until all pieces before it are in theirs. Then no failure can
  * prevent any of them from being written. False: a transfer has failed, don't write the piece. */
@@ -482,7 +482,7 @@ static clb_status download(struct clb_transfer_thread *thread, size_t piece)
     return status == CLB_OK && transfers->in_order ? end_download(thread) : status;
 }
 
-/* ---- the threads' loop ----------------------------------------------------------------------- */
+/* ---- the threads' loop ---- */
 
 enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_WRITE, JOB_TOUCH };
 
@@ -621,7 +621,7 @@ void clb_transfer_queue_start(struct clb_transfer_queue *transfers, size_t uploa
         clb_workers_start(&transfers->workers, i, carry, &transfers->thread[i]);
 }
 
-/* ---- the calling thread ---------------------------------------------------------------------- */
+/* ---- the calling thread ---- */
 
 /* Wait until `*count` of the transfer's pieces is complete. */
 static clb_status await_count(struct clb_transfer_queue *transfers,
@@ -753,7 +753,7 @@ clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers, clb_s
     return transfers->status == CLB_OK && transfers->left_out ? CLB_ERR_RANGE : transfers->status;
 }
 
-/* ---- transfers ------------------------------------------------------------------------------- */
+/* ---- transfers ---- */
 
 clb_status clb_queue_mark(struct clb_queue *queue, clb_event *event)
 {

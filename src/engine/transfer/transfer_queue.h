@@ -260,7 +260,7 @@ clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, siz
 clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, clb_event *event) CLB_MUST_CHECK;
 
-/* ---- theirs alone: what transfer_queue.c and gathered.c use of each other ---------------------
+/* ---- theirs alone: what transfer_queue.c and gathered.c use of each other ----
  */
 
 /* A piece's transfer, the last one in its direction that begins no later, and its rectangle. */

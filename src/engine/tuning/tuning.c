@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- device classes -------------------------------------------------------------------------- */
+/* ---- device classes ---- */
 
 /* A device has the first class that it fits, and rows of the classes behind that which it fits are
  * used for what the first one has no row for. */
@@ -101,7 +101,7 @@ const struct clb_family_info clb_families[CLB_FAMILIES] = {
     [CLB_FAMILY_NV_BF16_SYNC] = {"nv-bf16-sync", CLB_MATH_DEFAULT},
 };
 
-/* ---- overrides ------------------------------------------------------------------------------- */
+/* ---- overrides ---- */
 
 const struct clb_param_info clb_params[CLB_PARAMS] = {
 #define CLB_KERNEL_PARAM(section, name, help)       {#name, true, {0, 0}},
@@ -251,7 +251,7 @@ static void complete(const struct clb_device *device, clb_precision precision,
     }
 }
 
-/* ---- lookup ---------------------------------------------------------------------------------- */
+/* ---- lookup ---- */
 
 clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precision, clb_math math,
                            size_t skip, struct clb_gemm_tuning *tuning)
@@ -295,7 +295,7 @@ clb_status clb_tuning_second(const struct clb_device *device, clb_precision prec
     return CLB_ERR_UNSUPPORTED;
 }
 
-/* ---- rows of this machine -------------------------------------------------------------------- */
+/* ---- rows of this machine ---- */
 
 /* "family NAME=VALUE NAME=VALUE...", to be freed; NULL: none. */
 static char *load_kept(const struct clb_device *device, clb_precision precision)

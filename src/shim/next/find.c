@@ -27,7 +27,7 @@ CLB_THREAD const struct clb_next_symbol *clb_next_declined;
 
 typedef void (*function)(void);
 
-/* ---- loaded objects: with the GNU C library a handle is the object's link map ---------------- */
+/* ---- loaded objects: with the GNU C library a handle is the object's link map ---- */
 
 /* The object that an address is in; NULL: none, for code that was made at run time. */
 static struct link_map *object_at(const void *address)
@@ -116,7 +116,7 @@ static bool opens_libraries(const struct link_map *object)
     return false;
 }
 
-/* ---- one search ------------------------------------------------------------------------------ */
+/* ---- one search ---- */
 
 /* A search for a symbol, called from `caller`, and the result. */
 struct library_search {
@@ -273,7 +273,7 @@ static bool find_fallback(struct library_search *search)
     return found;
 }
 
-/* ---- properties of a library ----------------------------------------------------------------- */
+/* ---- properties of a library ---- */
 
 /* OpenBLAS's functions: plain names, builds with 64-bit integers, numpy's and scipy's wheels. */
 static const char *const thread_names[][2] = {
@@ -330,7 +330,7 @@ static struct clb_target make_target(const struct library_search *search)
     return target;
 }
 
-/* ---- targets --------------------------------------------------------------------------------- */
+/* ---- targets ---- */
 
 static struct clb_target *known_target(const struct clb_next_symbol *symbol, function f)
 {
@@ -376,7 +376,7 @@ static struct clb_target *intern(struct clb_next_symbol *symbol,
     return add_target(symbol, &target);
 }
 
-/* ---- targets stored by caller: push-only chains, read without a lock ------------------------- */
+/* ---- targets stored by caller: push-only chains, read without a lock ---- */
 
 static struct caller {
     const void *address;
@@ -416,7 +416,7 @@ static void remember(const struct clb_next_symbol *symbol, const void *address,
         ;
 }
 
-/* ---- the search ------------------------------------------------------------------------------ */
+/* ---- the search ---- */
 
 /* Store the result for all callers, or for this one, if the objects involved stay loaded. */
 static const struct clb_target *answer(struct clb_next_symbol *symbol,
@@ -575,7 +575,7 @@ const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
     return target != NULL ? target : search_or_end(symbol, caller);
 }
 
-/* ---- names of routines ----------------------------------------------------------------------- */
+/* ---- names of routines ---- */
 
 /* The symbol of the same form for another routine, whose stem ends at a space. */
 static struct clb_next_symbol *find_other(const struct clb_symbol *symbol, const char *stem)
@@ -605,7 +605,7 @@ const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const v
     return clb_next_find_or(&symbol->next, others, count, caller);
 }
 
-/* ---- the switch of LAPACKE's check for NaN --------------------------------------------------- */
+/* ---- the switch of LAPACKE's check for NaN ---- */
 
 /* The names of the function that returns the switch, by the naming scheme. Newer releases of
  * reference LAPACKE have it in a function of another name, old ones lack it. */

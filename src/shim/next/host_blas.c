@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the names, expanded from routines.def --------------------------------------- */
+/* ---- the names, expanded from routines.def ---- */
 
 #define PROBE_FORTRAN(prefix, suffix) #prefix "isamax" #suffix
 #define PROBE_C(prefix, suffix)       PROBE_FORTRAN(prefix, suffix)
@@ -61,7 +61,7 @@ struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form)
     return &clb_symbols[plain[routine] + form];
 }
 
-/* ---- arguments ------------------------------------------------------------------------------- */
+/* ---- arguments ---- */
 
 enum { ARGUMENTS = 16 };
 
@@ -187,7 +187,7 @@ size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_ca
     return result > 0 ? (size_t)result : 0;
 }
 
-/* ---- one thread for a while ------------------------------------------------------------------
+/* ---- one thread for a while ----
  *
  * OpenBLAS's idle threads spin for 25 ms after each call; when the device is the CPU they take CPU
  * time from it. OpenBLAS has one thread count for the process: the first holder sets it to one, and
@@ -255,7 +255,7 @@ void clb_next_release_threads(void)
     clb_unlock(&threads_lock);
 }
 
-/* ---- the functions of struct clb_host_blas --------------------------------------------------- */
+/* ---- the functions of struct clb_host_blas ---- */
 
 /* Widen 32-bit integers in the first half of an array to 64-bit ones, from last to first. */
 static void widen_in_place(int64_t *array, size_t count)
@@ -282,7 +282,7 @@ static size_t call_host(const struct clb_host_blas *host, const struct clb_call 
     return info;
 }
 
-/* ---- xGEQRT, which is no row of routines.def: the shim does not export it -------------------- */
+/* ---- xGEQRT, which is no row of routines.def: the shim does not export it ---- */
 
 typedef void geqrt_function(const void *m, const void *n, const void *nb, void *a, const void *lda,
                             void *t, const void *ldt, void *work, void *info);
@@ -326,7 +326,7 @@ static struct clb_next_symbol geqrt[CLB_PRECISIONS][CLB_FORM_scipy_ilp64 + 1] = 
     [CLB_Z] = {CLB_FORMS_FORTRAN(CLB_GEQRT, zgeqrt)},
 };
 
-/* ---- finding the functions ------------------------------------------------------------------- */
+/* ---- finding the functions ---- */
 
 /* The form of a Fortran name of the same naming scheme as a symbol's: LAPACKE calls that one. */
 static size_t fortran_form(const struct clb_symbol *symbol)

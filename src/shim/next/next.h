@@ -102,7 +102,7 @@ static inline void clb_next_settle_threads(void)
         clb_next_forget_holders();
 }
 
-/* ---- host_blas.c: the exported names --------------------------------------------------------- */
+/* ---- host_blas.c: the exported names ---- */
 
 typedef enum clb_symbol_id {
 #define CLB_SYMBOL_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_SYMBOL_##routine##_##form,
@@ -162,7 +162,7 @@ enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 }; /* CBLAS_LAYOUT, LAPACK_ROW_M
 size_t clb_symbol_form(const struct clb_symbol *symbol);
 struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form);
 
-/* ---- host_blas.c: calls of the next library by the shim itself ------------------------------- */
+/* ---- host_blas.c: calls of the next library by the shim itself ---- */
 
 struct clb_next_blas {
     struct clb_host_blas host; /* its context is this struct, which must not be moved */

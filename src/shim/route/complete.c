@@ -38,7 +38,7 @@ void clb_run_give_size(const struct clb_run *run)
     clb_host_call(run->host, run->call);
 }
 
-/* ---- results and operands with a structure --------------------------------------------------- */
+/* ---- results and operands with a structure ---- */
 
 /* A call whose result or operand has a structure. */
 struct structured {
@@ -86,7 +86,7 @@ static struct clb_call product_into(const struct structured *x, const struct clb
     return product;
 }
 
-/* ---- xSYMM and xHEMM: blocks of A off the diagonal are general matrices ---------------------- */
+/* ---- xSYMM and xHEMM: blocks of A off the diagonal are general matrices ---- */
 
 /* C += the product with the block of A that begins at (i, j), `depth` deep. It is stored there, or
  * at (j, i) as its transpose. */
@@ -128,7 +128,7 @@ static void compute_symm(const struct structured *x, const struct clb_rect *rect
         add_block(x, rect, p->right ? behind : first, p->right ? first : behind, order - behind);
 }
 
-/* ---- a triangle of C ------------------------------------------------------------------------- */
+/* ---- a triangle of C ---- */
 
 static void compute_all(const struct structured *x);
 
@@ -199,7 +199,7 @@ static void compute_part(const struct structured *x, const struct clb_rect *rect
     }
 }
 
-/* ---- xGEMMTR from products ------------------------------------------------------------------- */
+/* ---- xGEMMTR from products ---- */
 
 /* Columns that are computed at once; a diagonal block of this order is on the stack. */
 enum { BLOCK = 32 };

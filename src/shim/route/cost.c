@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- families -------------------------------------------------------------------------------- */
+/* ---- families ---- */
 
 static const struct family {
     const char *stem;
@@ -55,7 +55,7 @@ double clb_cost_order(clb_cost_family family, double work)
     return cbrt(work / clb_work_of(families[family].row, 1, 1, 1));
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 struct clb_cost_call clb_cost_describe(const struct clb_call *call)
 {
@@ -84,7 +84,7 @@ static double flops_of(const struct clb_cost_call *call)
     return call->work * (clb_precision_parts(call->precision) == 2 ? 8 : 2);
 }
 
-/* ---- tables ---------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 static const double orders[] = {
 #define CLB_COST_ORDERS(...) __VA_ARGS__
@@ -233,7 +233,7 @@ static double ratio_of_depth(const struct clb_cost_machine *machine,
     return fmax(1, ratio) * (small ? SMALL_RATIO : 1);
 }
 
-/* ---- what has been measured ------------------------------------------------------------------ */
+/* ---- what has been measured ---- */
 
 #define LOWEST_ORDER 64.0
 #define HALF_OCTAVES 2
@@ -329,7 +329,7 @@ static double of_square(const struct clb_cost_machine *machine, clb_side side,
            ratio_of_products(machine, side, precision, clb_cost_order(family, work));
 }
 
-/* ---- shapes ---------------------------------------------------------------------------------- */
+/* ---- shapes ---- */
 
 #define LINK_UNKNOWN 12e9 /* bytes in a second: PCIe 3.0 with 16 lanes */
 #define LINK_LATENCY 0.2e-3
@@ -437,7 +437,7 @@ static double next_shape_seconds(const struct clb_cost_machine *machine,
     }
 }
 
-/* ---- predictions ----------------------------------------------------------------------------- */
+/* ---- predictions ---- */
 
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
                                        const struct clb_cost_call *call)

@@ -65,7 +65,7 @@ struct clb_cost_call clb_cost_describe(const struct clb_call *call);
 /* The order at which a call of the family whose sizes are all the same has this work. */
 double clb_cost_order(clb_cost_family family, double work);
 
-/* ---- what has been measured ------------------------------------------------------------------ */
+/* ---- what has been measured ---- */
 
 /* Seconds of square calls of the class's own work, by the size of their work: two classes for each
  * doubling of the cube root. */
@@ -87,7 +87,7 @@ void clb_cost_smooth(struct clb_profile *profile);
 double clb_cost_class_work(int class);
 int clb_cost_class_of(double work);
 
-/* ---- predictions ----------------------------------------------------------------------------- */
+/* ---- predictions ---- */
 
 /* A device beside a next library: what a profile belongs to, and what predictions are for. */
 struct clb_cost_machine {

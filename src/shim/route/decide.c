@@ -65,7 +65,7 @@ bool clb_run_is_learnt(const struct clb_run *run)
                                    clb_prediction_is_known(&run->prediction));
 }
 
-/* ---- what the history has decided ------------------------------------------------------------ */
+/* ---- what the history has decided ---- */
 
 struct clb_next_library clb_decide_next(const struct clb_host_blas *host,
                                         const struct clb_target *target)
@@ -155,7 +155,7 @@ static bool is_for_next_by_history(struct clb_run *run)
     return clb_prediction_is_for_device(&run->prediction) == run->turned;
 }
 
-/* ---- the other gates ------------------------------------------------------------------------- */
+/* ---- the other gates ---- */
 
 #define GATE(name, condition)                                                                      \
     static bool name(struct clb_run *run)                                                          \

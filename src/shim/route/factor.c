@@ -139,7 +139,7 @@ const struct clb_ops clb_potrf_ops = {factor_run, factor_complete,
 const struct clb_ops clb_geqrf_ops = {factor_run, factor_complete,
                                       CLB_NEEDS(geqrf) | CLB_NEEDS(ormqr), CLB_SMALLEST_HALF};
 
-/* ---- A*X = B, unless A is singular, or a pivot not positive ---------------------------------- */
+/* ---- A*X = B, unless A is singular, or a pivot not positive ---- */
 
 /* Add the progress of the solve, in parts of B, to that of the factors. */
 static void add_solution(struct clb_run *run)

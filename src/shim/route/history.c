@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- seconds --------------------------------------------------------------------------------- */
+/* ---- seconds ---- */
 
 /* The shortest times are seldom reached again: a call of a library with 16 threads takes 1.2 to 1.5
  * times its shortest time, a device's 1.1. */
@@ -37,7 +37,7 @@ bool clb_prediction_is_for_device(const struct clb_prediction *prediction)
     return margin * prediction->device < prediction->next;
 }
 
-/* ---- entries --------------------------------------------------------------------------------- */
+/* ---- entries ---- */
 
 enum {
     NEEDED = 3,      /* times of a side before they count, */
@@ -220,7 +220,7 @@ void clb_history_learn_work(const struct clb_history_key *key, double seconds, d
     clb_unlock(&lock);
 }
 
-/* ---- other threads' calls -------------------------------------------------------------------- */
+/* ---- other threads' calls ---- */
 
 /* More threads share places, so that fewer calls are counted. */
 enum { PLACES = 128 };

@@ -18,7 +18,7 @@
 
 typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
 
-/* ---- seconds --------------------------------------------------------------------------------- */
+/* ---- seconds ---- */
 
 /* What calls of a kind take. add: the median of the last five counts, and of an even number the
  * shorter one in the middle, since a first call takes longer. */
@@ -50,7 +50,7 @@ struct clb_next_library {
     int threads; /* that it uses */
 };
 
-/* ---- entries --------------------------------------------------------------------------------- */
+/* ---- entries ---- */
 
 /* What tells entries apart: words that decide.c makes of the call. The first holds the routine. */
 enum { CLB_HISTORY_WORDS = 7 };
@@ -96,7 +96,7 @@ void clb_history_learn(const struct clb_history_key *key, clb_side side, double 
  * times as long as alone: what is predicted for its work comes nearer to that. */
 void clb_history_learn_work(const struct clb_history_key *key, double seconds, double crowding);
 
-/* ---- other threads' calls -------------------------------------------------------------------- */
+/* ---- other threads' calls ---- */
 
 /* A call of this thread begins on a side: so many seconds alone, and so many as are expected. On
  * the device it is over with `end`; in the next library, from which an error handler may jump, when
@@ -114,7 +114,7 @@ double clb_history_beside(const struct clb_prediction *alone);
  * device's transfers not wait for CPUs. */
 double clb_history_crowding(clb_side side, double others, double threads, double cpus);
 
-/* ---- the declined call that this thread is in ------------------------------------------------ */
+/* ---- the declined call that this thread is in ---- */
 
 /* Calls that the next library makes by their names, while it computes a declined call, are inside
  * that one: the report has their time once. Where it `keeps` them they are declined, too, for so
@@ -124,7 +124,7 @@ void clb_history_leave(void);
 bool clb_history_is_inside(const struct clb_call *call);
 bool clb_history_is_kept(const struct clb_call *call);
 
-/* ---- what the files of the history have in common: no other's ------------------------------- */
+/* ---- what the files of the history have in common: no other's ---- */
 
 /* Times as long as on the better side: farther away nothing is tried. Seconds of a long call: few
  * say enough, and asking costs nothing beside it. */

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* ---- predictions ----------------------------------------------------------------------------- */
+/* ---- predictions ---- */
 
 static size_t smallest_of(const struct clb_run *run)
 {
@@ -52,7 +52,7 @@ void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone)
     run->entry->compared = !disturbed && run->entry->target != NULL;
 }
 
-/* ---- decisions ------------------------------------------------------------------------------- */
+/* ---- decisions ---- */
 
 /* Whether the call is one for such a device. Where the times of both sides are known they decide,
  * else the table's threshold; neither where the user has set a threshold. */
@@ -116,7 +116,7 @@ void clb_predict_remember(struct clb_run *run, clb_reason reason)
     clb_history_decide(&run->key, &decision);
 }
 
-/* ---- the start of the device ----------------------------------------------------------------- */
+/* ---- the start of the device ---- */
 
 /* In `auto` a call waits for the device so many times as long as its start should take, and this;
  * and never for a helper process. */
@@ -204,7 +204,7 @@ bool clb_predict_has_no_kernels(struct clb_run *run)
     return status == CLB_ERR_STARTING;
 }
 
-/* ---- what calls take ------------------------------------------------------------------------- */
+/* ---- what calls take ---- */
 
 double clb_predict_cpu_now(const struct clb_device *device)
 {

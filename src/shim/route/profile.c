@@ -22,7 +22,7 @@
 #define VERSION_LINE "clblas-shim profile 1\n"
 #define LARGEST_FILE (1 << 20)
 
-/* ---- text ------------------------------------------------------------------------------------ */
+/* ---- text ---- */
 
 static const char *const side_names[CLB_SIDES] = {"device", "next"};
 static const char letters[] = "sdcz";
@@ -131,7 +131,7 @@ bool clb_profile_parse(const char *text, const char *key, struct clb_profile *pr
     return true;
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 /* False: there is no cache folder. */
 static bool make_path(char path[PATH_MAX], const char *key)
@@ -171,7 +171,7 @@ static void replace_file(const char *path, const struct clb_text *text)
         unlink(temporary);
 }
 
-/* ---- the profiles of this process ------------------------------------------------------------ */
+/* ---- the profiles of this process ---- */
 
 enum { MOST_OWNERS = 8 };
 

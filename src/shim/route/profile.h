@@ -31,7 +31,7 @@ void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
  * at the end of a process. */
 void clb_profile_write(void);
 
-/* ---- the file, for tests --------------------------------------------------------------------- */
+/* ---- the file, for tests ---- */
 
 /* The text that names an owner. NULL when memory has run out. */
 char *clb_profile_key(const struct clb_cost_machine *owner);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- entries --------------------------------------------------------------------------------- */
+/* ---- entries ---- */
 
 enum { BITS = 9, CLASSES = 48 };
 
@@ -98,7 +98,7 @@ bool clb_history_recall(const struct clb_history_key *key, bool timed,
     return true;
 }
 
-/* ---- the declined call that this thread is in ------------------------------------------------ */
+/* ---- the declined call that this thread is in ---- */
 
 /* The call's struct is on the stack, and a call that is inside has a deeper one. So what an error
  * handler leaves here when it jumps out of the call counts no longer when the stack is not that

@@ -32,7 +32,7 @@ void clb_run_take_progress(struct clb_run *run, clb_status status)
     run->share = status == CLB_OK ? 1 : all > 0 ? area / all : 0;
 }
 
-/* ---- on the device --------------------------------------------------------------------------- */
+/* ---- on the device ---- */
 
 /* Why a run has done nothing after all; CLB_REASONS: it has. Only failures of OpenCL count against
  * the device: memory may be in use by another call, and operands may be out of a kernel's range. */
@@ -146,7 +146,7 @@ static clb_reason run_on_device(struct clb_run *run)
     return reason;
 }
 
-/* ---- the life of a call ---------------------------------------------------------------------- */
+/* ---- the life of a call ---- */
 
 /* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
  * same routine and sizes: that call is declined without deciding or counting again. Only a value is

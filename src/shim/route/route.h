@@ -66,7 +66,7 @@ struct clb_text;
 void clb_stats_format_json(struct clb_text *text);
 void clb_stats_format_table(struct clb_text *text);
 
-/* ---- one call on its way ---------------------------------------------------------------------
+/* ---- one call on its way ----
  *
  * What is the same for all calls is in route.c; a family of routines (level3.c, factor.c, solve.c)
  * says how they are computed on the device and completed by the next library. */
@@ -133,7 +133,7 @@ struct clb_run {
 /* route.c: set the progress of a result that is written in parts from the algorithm's. */
 void clb_run_take_progress(struct clb_run *run, clb_status status);
 
-/* ---- complete.c: by the next library --------------------------------------------------------- */
+/* ---- complete.c: by the next library ---- */
 
 /* After a failure: call `compute` for each missing part, or once with NULL when nothing was
  * written, and return true. A part of B or C is a call of the routine, but for xSYMM, xSYRK,
@@ -147,7 +147,7 @@ void clb_level3_compute_part(struct clb_run *run, const struct clb_rect *rect);
  * becomes the best size, as the next library says to a query. */
 void clb_run_give_size(const struct clb_run *run);
 
-/* ---- decide.c -------------------------------------------------------------------------------- */
+/* ---- decide.c ---- */
 
 /* The gates that need neither the driver nor a guard of the host's state. CLB_REASONS: the call may
  * be one for the device. */
@@ -183,7 +183,7 @@ double clb_decide_crowding(const struct clb_next_library *next, clb_side side, d
 double clb_decide_others(const struct clb_prediction *alone);
 void clb_decide_set_prediction(struct clb_run *run, const struct clb_prediction *alone);
 
-/* ---- predict.c: calls that the history does not know, and what calls take -------------------- */
+/* ---- predict.c: calls that the history does not know, and what calls take ---- */
 
 /* The call may be one of those that go to the other side, to be timed there. */
 void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone);
@@ -210,7 +210,7 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin);
 void clb_predict_declined(const struct clb_run *run, clb_reason reason);
 void clb_predict_learn_next(const struct clb_entry *entry, double seconds);
 
-/* ---- threshold.c ----------------------------------------------------------------------------- */
+/* ---- threshold.c ---- */
 
 /* The work below which a call of a routine is declined: the user's, +inf in mode `off`, 0 in
  * `always`, or, `auto`, what the tables and profiles say. */
@@ -238,7 +238,7 @@ struct clb_cost_machine;
 void clb_threshold_settle(const struct clb_cost_machine *owner);
 void clb_threshold_decline_all(void);
 
-/* ---- lapacke.c ------------------------------------------------------------------------------- */
+/* ---- lapacke.c ---- */
 
 static inline bool clb_run_is_lapacke(const struct clb_run *run)
 {
@@ -252,7 +252,7 @@ void clb_lapacke_decode(struct clb_run *run);
 clb_reason clb_lapacke_open(struct clb_run *run);
 void clb_lapacke_close(struct clb_run *run, bool computed);
 
-/* ---- verify.c -------------------------------------------------------------------------------- */
+/* ---- verify.c ---- */
 
 /* Routines and classes of size whose results have passed at their first use. */
 enum { CLB_VERIFY_CLASSES = 16 };
@@ -269,7 +269,7 @@ void clb_verify_free(struct clb_run *run);
 
 extern _Atomic long clb_verified_calls; /* for tests */
 
-/* ---- stats.c --------------------------------------------------------------------------------- */
+/* ---- stats.c ---- */
 
 /* Calls are to be counted and timed, for a report or to learn. Constant once clb_route_configure
  * has run. */

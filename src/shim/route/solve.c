@@ -29,7 +29,7 @@ static bool are_rows(const struct clb_call *call)
     return true;
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- parts ---- */
 
 static clb_status parts_run(struct clb_run *run)
 {
@@ -62,7 +62,7 @@ const struct clb_ops clb_potrs_ops = {parts_run, parts_complete, CLB_NEEDS(potrs
 const struct clb_ops clb_ormqr_ops = {parts_run, parts_complete, CLB_NEEDS(ormqr),
                                       CLB_SMALLEST_HALF};
 
-/* ---- columns --------------------------------------------------------------------------------- */
+/* ---- columns ---- */
 
 static clb_status orgqr_run(struct clb_run *run)
 {
@@ -92,7 +92,7 @@ static bool orgqr_complete(struct clb_run *run, clb_status status)
 const struct clb_ops clb_orgqr_ops = {orgqr_run, orgqr_complete, CLB_NEEDS(orgqr),
                                       CLB_SMALLEST_HALF};
 
-/* ---- inverses -------------------------------------------------------------------------------- */
+/* ---- inverses ---- */
 
 /* With a zero on the diagonal LAPACK sets info to its index and leaves the matrix unchanged. */
 static bool is_singular(const struct clb_call *call)

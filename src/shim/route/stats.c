@@ -104,7 +104,7 @@ static void add(struct stats_sums *of, enum field field, double value)
         ;
 }
 
-/* ---- counting -------------------------------------------------------------------------------- */
+/* ---- counting ---- */
 
 void clb_stats_configure(void)
 {
@@ -210,7 +210,7 @@ void clb_next_end(const struct clb_entry *entry, double begin)
         clb_predict_learn_next(entry, seconds);
 }
 
-/* ---- summing --------------------------------------------------------------------------------- */
+/* ---- summing ---- */
 
 struct totals {
     double calls, value[FIELDS];
@@ -259,7 +259,7 @@ static bool stats_any(void)
     return false;
 }
 
-/* ---- the report as JSON ---------------------------------------------------------------------- */
+/* ---- the report as JSON ---- */
 
 /* A name behind ", ", but for the first of a list. */
 static void add_name(struct clb_text *text, bool *first, const char *name)
@@ -373,7 +373,7 @@ void clb_stats_format_json(struct clb_text *text)
     clb_text_add(text, "}\n");
 }
 
-/* ---- the report as a table ------------------------------------------------------------------- */
+/* ---- the report as a table ---- */
 
 void clb_stats_format_table(struct clb_text *text)
 {
@@ -401,7 +401,7 @@ void clb_stats_format_table(struct clb_text *text)
     }
 }
 
-/* ---- at exit, without OpenCL calls and without locks ----------------------------------------- */
+/* ---- at exit, without OpenCL calls and without locks ---- */
 
 #define VARIABLE "CLBLAS_SHIM_STATS"
 

@@ -18,7 +18,7 @@ struct clb_verification {
     size_t bytes[CLB_CALL_MATRICES];
 };
 
-/* ---- which calls ----------------------------------------------------------------------------- */
+/* ---- which calls ---- */
 
 atomic_bool clb_verify_passed[CLB_ROUTINES][CLB_VERIFY_CLASSES];
 
@@ -50,7 +50,7 @@ static bool is_in_share(double share)
     return floor((before + 1) * share) > floor(before * share);
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
+/* ---- copies ---- */
 
 /* What beta = 0 leaves unread need not be kept: the next library does not read it either. */
 static clb_status copy_outputs(struct clb_run *run)
@@ -95,7 +95,7 @@ void clb_verify_free(struct clb_run *run)
     run->verification = NULL;
 }
 
-/* ---- a call ---------------------------------------------------------------------------------- */
+/* ---- a call ---- */
 
 clb_reason clb_verify_begin(struct clb_run *run)
 {

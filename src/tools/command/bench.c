@@ -32,7 +32,7 @@ static bool has(const json_t *bench, const char *library)
     return found;
 }
 
-/* ---- what bounds calls ----------------------------------------------------------------------- */
+/* ---- what bounds calls ---- */
 
 /* In a child: the libraries that are timed start OpenCL in children, too, and no child may inherit
  * it. {device, driver, up, down, compute: by precision}; `up` and `down` are 0 without a link. */
@@ -77,7 +77,7 @@ static json_t *find_bound(const json_t *bounds, clb_routine routine, size_t n)
                      "compute_ms", 1e3 * compute);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* ---- rows ---- */
 
 /* Add what a library was timed at; takes `timed`. */
 static void add_times(json_t *rows, const char *name, json_t *timed, clb_routine routine)
@@ -143,7 +143,7 @@ static json_int_t find_crossover(const json_t *rows, const char *routine)
     return from;
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
+/* ---- printing ---- */
 
 static void print_cell(const json_t *row, const char *name, const char *format, const char *none)
 {
@@ -206,7 +206,7 @@ static void print_table(const json_t *result)
     }
 }
 
-/* ---- the plot -------------------------------------------------------------------------------- */
+/* ---- the plot ---- */
 
 /* A block of data: order, GFLOP/s and milliseconds. Returns how many lines it has. */
 static size_t write_data(FILE *script, const json_t *rows, const char *routine, const char *library)
@@ -270,7 +270,7 @@ static void write_plot(FILE *script, const json_t *bench, const char *file)
     fprintf(script, "unset multiplot\n");
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 static bool parse_sizes(struct bench *bench, const char *text)
 {

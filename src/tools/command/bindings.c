@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 /* mkl_blas_dgemm, dgemm_64__, xyz_dgemm_ilp64_: what stands before the routine ends with an
  * underscore, and what follows it says how wide integers are. */
@@ -61,7 +61,7 @@ const char *clb_base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* ---- one process ----------------------------------------------------------------------------- */
+/* ---- one process ---- */
 
 struct process {
     struct clb_bindings *bindings;

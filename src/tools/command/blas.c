@@ -12,7 +12,7 @@
 
 #define ORDER 512
 
-/* ---- in the child ---------------------------------------------------------------------------- */
+/* ---- in the child ---- */
 
 /* What a function of OpenBLAS says of it, under the prefix and ending of its other names, in the
  * library that has the target or in those that it needs; "": it has none. */

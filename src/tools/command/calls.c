@@ -45,7 +45,7 @@ struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n)
     return bytes;
 }
 
-/* ---- in the child ---------------------------------------------------------------------------- */
+/* ---- in the child ---- */
 
 json_t *clb_library_report(const char *library)
 {

@@ -20,7 +20,7 @@ enum {
     CLB_EXIT_SIGNAL = 128
 };
 
-/* ---- options.c: options, messages, JSON ------------------------------------------------------ */
+/* ---- options.c: options, messages, JSON ---- */
 
 #define CLB_COMMAND(name, operands, summary, text) int clb_command_##name(int argc, char **argv);
 #define CLB_OPTION(command, letter, name, argument, help)
@@ -88,7 +88,7 @@ static inline bool clb_is_true(const json_t *object, const char *key)
     return json_is_true(json_object_get(object, key));
 }
 
-/* ---- start.c: files of the installation, programs under the shim ---------------------------- */
+/* ---- start.c: files of the installation, programs under the shim ---- */
 
 /* The library. NULL after a message: it is not where it was installed. Kept until the process ends.
  */
@@ -124,7 +124,7 @@ char *clb_make_folder(void);
 void clb_consume_folder(const char *folder, void (*visit)(const char *path, void *argument),
                         void *argument);
 
-/* ---- elf.c: executables and shared libraries as files ---------------------------------------- */
+/* ---- elf.c: executables and shared libraries as files ---- */
 
 typedef enum clb_elf_kind {
     CLB_ELF_NONE,    /* no such file: a script, something else, or it can't be read */
@@ -146,7 +146,7 @@ const struct clb_elf *clb_elf_read(const char *path);
 /* Whether the shim exports this name. */
 bool clb_name_is_ours(const char *name);
 
-/* ---- bindings.c: which library each name is bound to ----------------------------------------- */
+/* ---- bindings.c: which library each name is bound to ---- */
 
 struct clb_bindings {
     bool linked;           /* the program is linked with the shim, and not preloaded */
@@ -164,7 +164,7 @@ const char *clb_bindings_own_blas(const struct clb_bindings *bindings);
 /* The name of a file without its folder. */
 const char *clb_base_name(const char *path);
 
-/* ---- blas.c: the next BLAS ------------------------------------------------------------------- */
+/* ---- blas.c: the next BLAS ---- */
 
 /* Its `library` ("": none), OpenBLAS's `config`, `core` and `threads`, the number of `cpus`,
  * whether it is `optimised`, its `flops` per second, and the seconds that calls must have saved
@@ -172,7 +172,7 @@ const char *clb_base_name(const char *path);
  * the shim finds it. NULL: it ended the process. */
 json_t *clb_next_describe(const char *library);
 
-/* ---- devices.c: what the helper lists, as the user should know it ---------------------------- */
+/* ---- devices.c: what the helper lists, as the user should know it ---- */
 
 /* The devices and broken drivers: an object with `devices`, each with `taken` and `why` it is not,
  * `cache` with its folder, its steps and which results are `outdated`, and `problem`: NULL or why
@@ -182,7 +182,7 @@ json_t *clb_devices_list(void);
 json_t *clb_devices_ready(void);
 void clb_devices_print(FILE *stream, const json_t *list);
 
-/* ---- report.c: sums of reports --------------------------------------------------------------- */
+/* ---- report.c: sums of reports ---- */
 
 /* Add the report in a file to a sum, which is an empty object at first. False after a message: the
  * file can't be read or is damaged, and nothing was added. */
@@ -194,7 +194,7 @@ void clb_report_print(FILE *stream, const json_t *sum);
 /* The rows of all its routines added up, as one row. */
 json_t *clb_report_total(const json_t *sum);
 
-/* ---- plot.c: pictures of results, drawn by gnuplot ------------------------------------------- */
+/* ---- plot.c: pictures of results, drawn by gnuplot ---- */
 
 /* Whether a file's name is that of a picture; a message where it is not. */
 bool clb_plot_name(const char *file);

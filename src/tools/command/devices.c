@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- the list ---- */
 
 /* Why a device is not taken. `rest`: why none is that has no defect, or "". */
 static const char *why_not(const json_t *device, const char *rest)
@@ -130,7 +130,7 @@ json_t *clb_devices_ready(void)
     return NULL;
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 static void print_device(FILE *stream, const json_t *device)
 {
@@ -192,7 +192,7 @@ void clb_devices_print(FILE *stream, const json_t *list)
     print_cache(stream, json_object_get(list, "cache"));
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 int clb_command_devices(int argc, char **argv)
 {

@@ -29,7 +29,7 @@ void clb_find_works(const char *format, ...)
     va_end(arguments);
 }
 
-/* ---- devices and the next BLAS --------------------------------------------------------------- */
+/* ---- devices and the next BLAS ---- */
 
 const json_t *clb_doctor_taken(const json_t *devices)
 {
@@ -212,7 +212,7 @@ void clb_doctor_next(const json_t *next, const json_t *devices, bool of_program,
         printf("\nNext BLAS: none was found.\n");
 }
 
-/* ---- the verdict ----------------------------------------------------------------------------- */
+/* ---- the verdict ---- */
 
 static const struct {
     int status;
@@ -253,7 +253,7 @@ static int conclude(json_t *result, bool as_json)
     return kinds[kind].status;
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 static int examine(char **program, bool as_json)
 {

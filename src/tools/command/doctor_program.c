@@ -17,7 +17,7 @@ struct results {
     json_t *report;
 };
 
-/* ---- its file -------------------------------------------------------------------------------- */
+/* ---- its file ---- */
 
 /* The file of a program, found as execvp does; NULL: none. */
 static char *find_program(const char *name)
@@ -56,7 +56,7 @@ static void judge_file(const struct clb_elf *elf)
         clb_find(CLB_FOUND_BROKEN, "%s is a 32-bit program", path);
 }
 
-/* ---- its run --------------------------------------------------------------------------------- */
+/* ---- its run ---- */
 
 static void read_result(const char *path, void *argument)
 {
@@ -97,7 +97,7 @@ static bool run_program(char **program, struct results *results)
     return true;
 }
 
-/* ---- the next libraries ---------------------------------------------------------------------- */
+/* ---- the next libraries ---- */
 
 /* Describe the libraries to which declined calls go: an array, of the next BLAS as the shim finds
  * it where the program has none. */
@@ -119,7 +119,7 @@ static json_t *describe_next(const struct results *results)
     return found;
 }
 
-/* ---- bindings -------------------------------------------------------------------------------- */
+/* ---- bindings ---- */
 
 static void judge_bindings(const struct results *results, const char *path)
 {
@@ -187,7 +187,7 @@ static void print_bindings(const struct results *results)
         printf("  none\n");
 }
 
-/* ---- what became of its calls ---------------------------------------------------------------- */
+/* ---- what became of its calls ---- */
 
 /* The rows of all routines added up, with the sums of products that ran on the device besides, and
  * the `reason` for which most calls were declined. */
@@ -308,7 +308,7 @@ static void judge_report(const struct results *results, const json_t *next, cons
                  1e-9 * flops / seconds, 1e-9 * rate);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all of it ---- */
 
 int clb_doctor_program(char **program, const json_t *devices, json_t *result, bool as_json)
 {

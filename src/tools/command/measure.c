@@ -81,7 +81,7 @@ void *clb_measure_random(clb_precision precision, size_t elements, uint64_t *sta
     return matrix;
 }
 
-/* ---- the library's product ------------------------------------------------------------------- */
+/* ---- the library's product ---- */
 
 clb_status clb_measure_product(void *resident)
 {
@@ -130,7 +130,7 @@ double clb_measure_product_rate(struct clb_measure *measure)
                              : clb_fail(0, "the device's product can't be measured");
 }
 
-/* ---- the link -------------------------------------------------------------------------------- */
+/* ---- the link ---- */
 
 #define LINK_BYTES ((size_t)1 << 26)
 

@@ -9,7 +9,7 @@
 #include "shim/next/next.h"
 #include "shim/route/profile.h"
 
-/* ---- measure.c: the device ------------------------------------------------------------------- */
+/* ---- measure.c: the device ---- */
 
 struct clb_measure {
     struct clb_runtime *runtime;
@@ -40,12 +40,12 @@ clb_status clb_measure_product(void *resident) CLB_MUST_CHECK;
 /* Operations per second of large ones; 0 after a message. */
 double clb_measure_product_rate(struct clb_measure *measure);
 
-/* ---- blas.c ---------------------------------------------------------------------------------- */
+/* ---- blas.c ---- */
 
 /* Whose profile the library would use beside this next library. */
 struct clb_cost_machine clb_owner_of(const struct clb_target *next);
 
-/* ---- calls.c: BLAS libraries ----------------------------------------------------------------- */
+/* ---- calls.c: BLAS libraries ---- */
 
 /* Real operations that a call with matrices of order n does. */
 double clb_call_flops(clb_routine routine, size_t n);
@@ -70,7 +70,7 @@ json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *s
 /* Whether a text is this name of a routine, with or without an underscore. */
 bool clb_is_named(const char *text, const char *name);
 
-/* ---- peer_times.c: other libraries for products on a device ---------------------------------- */
+/* ---- peer_times.c: other libraries for products on a device ---- */
 
 /* Time calls in a child process, as clb_time_calls: by "clblast" on the shim's device, by "cublas"
  * or "nvblas" on NVIDIA's first one. `resident`: operands and result are in the device's memory;
@@ -80,13 +80,13 @@ bool clb_is_named(const char *text, const char *name);
 json_t *clb_time_peer(const char *name, clb_routine routine, const size_t *sizes, size_t count,
                       bool resident);
 
-/* ---- tune_kernels.c -------------------------------------------------------------------------- */
+/* ---- tune_kernels.c ---- */
 
 /* Search the parameters of a precision's kernels for so many seconds, print the best and keep it.
  * Returns an exit status. */
 int clb_tune_kernels(clb_precision precision, double seconds);
 
-/* ---- tune_space.c: the values of kernel families that tune --kernels may try ----------------- */
+/* ---- tune_space.c: the values of kernel families that tune --kernels may try ---- */
 
 struct clb_tune_axis {
     clb_param param;

@@ -28,7 +28,7 @@ static const struct option_row {
 
 static const struct subcommand *chosen; /* NULL: none yet */
 
-/* ---- messages -------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 int clb_fail(int status, const char *format, ...)
 {
@@ -73,7 +73,7 @@ void clb_bar_clear(void)
         fprintf(stderr, "\r\033[K");
 }
 
-/* ---- help ------------------------------------------------------------------------------------ */
+/* ---- help ---- */
 
 /* Print text in lines of at most 80 characters. */
 static void print_wrapped(const char *text)
@@ -123,7 +123,7 @@ int clb_end(int status)
                : clb_fail(CLB_EXIT_FAILED, "can't write the output: %s", strerror(errno));
 }
 
-/* ---- options --------------------------------------------------------------------------------- */
+/* ---- options ---- */
 
 int clb_command_choose(const char *name)
 {

@@ -13,7 +13,7 @@
 
 #define LONG_CALL 5.0 /* seconds; an order whose call would take longer is left out */
 
-/* ---- a product ------------------------------------------------------------------------------- */
+/* ---- a product ---- */
 
 struct product {
     const struct clb_peer *peer;
@@ -102,7 +102,7 @@ static json_t *answer_product(void *argument)
     return rows;
 }
 
-/* ---- NVBLAS, which has the names of a BLAS --------------------------------------------------- */
+/* ---- NVBLAS, which has the names of a BLAS ---- */
 
 static json_t *answer_cuda(void *unused)
 {
@@ -147,7 +147,7 @@ static json_t *time_nvblas(clb_routine routine, const size_t *sizes, size_t coun
     return rows != NULL ? rows : json_array();
 }
 
-/* ---- in this process ------------------------------------------------------------------------- */
+/* ---- in this process ---- */
 
 json_t *clb_time_peer(const char *name, clb_routine routine, const size_t *sizes, size_t count,
                       bool resident)

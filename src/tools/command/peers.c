@@ -37,7 +37,7 @@ static struct {
                        cuda_memory, int, const void *, cuda_memory, int);
 } use;
 
-/* ---- CLBlast --------------------------------------------------------------------------------- */
+/* ---- CLBlast ---- */
 
 static bool open_clblast(clb_precision precision, struct clb_queue_set *queue_set)
 {
@@ -77,7 +77,7 @@ static bool multiply_clblast(size_t m, size_t n, size_t k)
 #undef CLBLAST_CALL
 }
 
-/* ---- cuBLAS, on CUDA's first device ---------------------------------------------------------- */
+/* ---- cuBLAS, on CUDA's first device ---- */
 
 static struct {
     int (*initialise)(unsigned flags);
@@ -134,7 +134,7 @@ static bool multiply_cublas(size_t m, size_t n, size_t k)
                            use.memory[1], (int)k, zero, use.memory[2], (int)m) == 0;
 }
 
-/* ---- the matrices of both -------------------------------------------------------------------- */
+/* ---- the matrices of both ---- */
 
 static bool reserve(const size_t bytes[3])
 {

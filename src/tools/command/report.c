@@ -29,7 +29,7 @@ static const char *const hints[CLB_REASONS] = {
     [CLB_REASON_DRY_RUN] = "CLBLAS_SHIM=dry-run: unset it, and these run on the device",
 };
 
-/* ---- adding ---------------------------------------------------------------------------------- */
+/* ---- adding ---- */
 
 bool clb_list_has(const char *list, const char *name)
 {
@@ -162,7 +162,7 @@ bool clb_report_add(json_t *sum, const char *path)
     return good;
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
+/* ---- printing ---- */
 
 struct report_row {
     const char *name;
@@ -338,7 +338,7 @@ void clb_report_print(FILE *stream, const json_t *sum)
     free(rows);
 }
 
-/* ---- the plot -------------------------------------------------------------------------------- */
+/* ---- the plot ---- */
 
 #define MOST_BARS 24
 
@@ -370,7 +370,7 @@ static void write_plot(FILE *script, const json_t *sum, const char *file)
     free(rows);
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 int clb_command_report(int argc, char **argv)
 {

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- files of the installation --------------------------------------------------------------- */
+/* ---- files of the installation ---- */
 
 /* A file in the first of these folders where it can be accessed so; those without a leading slash
  * are relative to the folder of this program. NULL after a message. */
@@ -67,7 +67,7 @@ const char *clb_find_ladder(void)
     return find_file("clblas-shim-ladder", programs, X_OK);
 }
 
-/* ---- children -------------------------------------------------------------------------------- */
+/* ---- children ---- */
 
 /* Replace this process by the helper, with its output in a file where that is wanted. */
 static void become_helper(const char *helper, const char *const *arguments, int output)
@@ -132,7 +132,7 @@ json_t *clb_ask_child(json_t *(*answer)(void *argument), void *argument)
     return ask(NULL, answer, argument);
 }
 
-/* ---- programs under the shim ----------------------------------------------------------------- */
+/* ---- programs under the shim ---- */
 
 void clb_preload(const char *library)
 {
@@ -184,7 +184,7 @@ int clb_run_program(char **program)
     return status;
 }
 
-/* ---- temporary files ------------------------------------------------------------------------- */
+/* ---- temporary files ---- */
 
 char *clb_make_folder(void)
 {

@@ -35,7 +35,7 @@ static void make_room(struct arena *arena, size_t bytes)
     arena->filled = 0;
 }
 
-/* ---- contents -------------------------------------------------------------------------------- */
+/* ---- contents ---- */
 
 /* No column length divides it, so that columns differ. */
 #define BLOCK ((size_t)8 * 524287)
@@ -99,7 +99,7 @@ static void fill(const struct clb_call *call, int i, const struct clb_shape *sha
     }
 }
 
-/* ---- a call ---------------------------------------------------------------------------------- */
+/* ---- a call ---- */
 
 static void make_operands(struct clb_call *call, bool ilp64)
 {

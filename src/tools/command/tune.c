@@ -71,7 +71,7 @@ static int64_t order_of(clb_routine routine, int class)
     return n % 64 == 0 ? n + 8 : n;
 }
 
-/* ---- child processes ------------------------------------------------------------------------- */
+/* ---- child processes ---- */
 
 static const char *const side_names[CLB_SIDES] = {"device", "next"};
 static const char *const side_modes[CLB_SIDES] = {"always", "off"};
@@ -157,7 +157,7 @@ static bool end_child(struct child *child)
            WEXITSTATUS(status) == EXIT_SUCCESS;
 }
 
-/* ---- turns ----------------------------------------------------------------------------------- */
+/* ---- turns ---- */
 
 /* As the library counts the durations of calls. */
 static double seconds_of(const struct clb_trial_time *time)

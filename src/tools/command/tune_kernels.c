@@ -49,7 +49,7 @@ static void stop(int signal)
     stopped = 1;
 }
 
-/* ---- a candidate ----------------------------------------------------------------------------- */
+/* ---- a candidate ---- */
 
 /* The values as the user would set them, behind those that the user has set. */
 static void choose_values(const struct candidate *candidate)
@@ -125,7 +125,7 @@ static bool find_start(clb_precision precision)
     return true;
 }
 
-/* ---- the search ------------------------------------------------------------------------------ */
+/* ---- the search ---- */
 
 /* Whether these values were tried; they were from now on. */
 static bool was_seen(const size_t *value)
@@ -195,7 +195,7 @@ static bool sweep(void)
     return better;
 }
 
-/* ---- the result ------------------------------------------------------------------------------ */
+/* ---- the result ---- */
 
 static json_t *answer_keep(void *unused)
 {

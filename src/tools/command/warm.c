@@ -11,7 +11,7 @@
 #define ALL_STEPS  ((1U << CLB_STEPS) - 1)
 #define LOOK_US    100000 /* how often the bar is drawn */
 
-/* ---- which steps ----------------------------------------------------------------------------- */
+/* ---- which steps ---- */
 
 static unsigned find_steps(clb_kind kind)
 {
@@ -51,7 +51,7 @@ static bool add_routine(unsigned steps[CLB_PRECISIONS], const char *name)
     return found;
 }
 
-/* ---- doing them ------------------------------------------------------------------------------ */
+/* ---- doing them ---- */
 
 struct progress {
     int done, all;

@@ -48,7 +48,7 @@ static struct limits {
 static struct clb_helper_shared *shared;
 static sigset_t awaited; /* SIGCHLD, and SIGTERM when the program has ended */
 
-/* ---- the lock -------------------------------------------------------------------------------- */
+/* ---- the lock ---- */
 
 static int lock_file = -1;
 
@@ -86,7 +86,7 @@ static int take_lock(void)
     return 0;
 }
 
-/* ---- what a child uses ----------------------------------------------------------------------- */
+/* ---- what a child uses ---- */
 
 /* Of a child and those that it has waited for. */
 static double read_cpu_seconds(pid_t child)
@@ -108,7 +108,7 @@ static uint64_t read_resident(pid_t child)
     return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* ---- children -------------------------------------------------------------------------------- */
+/* ---- children ---- */
 
 typedef int child_task(const char *argument);
 
@@ -210,7 +210,7 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
     return outcome;
 }
 
-/* ---- in a child ------------------------------------------------------------------------------ */
+/* ---- in a child ---- */
 
 static clb_status do_step(struct clb_runtime *runtime, clb_helper_step step,
                           clb_precision precision)
@@ -266,7 +266,7 @@ static int child_devices(const char *unused)
     return runtime != NULL ? CLB_OK : CLB_ERR_NODEVICE;
 }
 
-/* ---- drivers --------------------------------------------------------------------------------- */
+/* ---- drivers ---- */
 
 /* When all drivers together crash or hang, each is opened alone, and the one with the best device
  * is used from then on. Its index, or that of none. */
@@ -312,7 +312,7 @@ static bool meet_drivers(void)
     return !shared->stop;
 }
 
-/* ---- list ------------------------------------------------------------------------------------ */
+/* ---- list ---- */
 
 static void add_text(struct clb_text *text, const char *name, const char *value)
 {
@@ -424,7 +424,7 @@ static int list_drivers(void)
     return written ? 0 : CLB_HELPER_EXIT_FAILED;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
+/* ---- steps ---- */
 
 /* False when it died; what it died of is marked. */
 static bool survives(const char *step, clb_helper_role role, int *status)
