@@ -40,15 +40,15 @@ typedef CLB_REAL real;
  * the host reads stays below that of a launch which the device has dropped
  * (queue.c). `chain` is in the device's memory, `report` in memory that the host
  * reads; launch 0 is not counted. */
-#define CLB_LAUNCH_PARAMETERS                                                                      \
+#define CLB_LAUNCH_PARAMETERS \
     , global volatile uint *chain, global volatile uint *report, uint counter, uint launch
-#define CLB_NOTE_LAUNCH()                                                                          \
-    do {                                                                                           \
-        if (get_global_id(0) == 0 && get_global_id(1) == 0 && get_global_id(2) == 0 &&             \
-            launch != 0 && chain[counter] == launch - 1) {                                         \
-            chain[counter] = launch;                                                               \
-            report[counter] = launch;                                                              \
-        }                                                                                          \
+#define CLB_NOTE_LAUNCH()                                                              \
+    do {                                                                               \
+        if (get_global_id(0) == 0 && get_global_id(1) == 0 && get_global_id(2) == 0 && \
+            launch != 0 && chain[counter] == launch - 1) {                             \
+            chain[counter] = launch;                                                   \
+            report[counter] = launch;                                                  \
+        }                                                                              \
     } while (0)
 
 #define CLB_JOIN_(a, b) a##b

@@ -167,29 +167,29 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
 
 /* Packing kernels for an operand in panels of `width` rows; `parts` are the real rows in one of the
  * caller's. */
-#define CLB_BF16_KERNELS(name_n, name_t, width, parts, is_a)                                       \
-    CLB_PACK_KERNEL void name_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,  \
-                                global uchar *dst, ulong dst_off,                                  \
-                                global uint *flag CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)        \
-    {                                                                                              \
-        CLB_NOTE_LAUNCH();                                                                         \
-        local uint sparse;                                                                         \
-                                                                                                   \
-        pack_n(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k,                            \
-               dst + dst_off + packed_index() * CLB_BLOCK(width), width, is_a, flag, CLB_CONJ,     \
-               &sparse);                                                                           \
-    }                                                                                              \
-    CLB_PACK_KERNEL void name_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,  \
-                                global uchar *dst, ulong dst_off,                                  \
-                                global uint *flag CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)        \
-    {                                                                                              \
-        CLB_NOTE_LAUNCH();                                                                         \
-        local float block[CLB_KU * (width + 1)];                                                   \
-        local uint sparse;                                                                         \
-                                                                                                   \
-        pack_t(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k,                            \
-               dst + dst_off + packed_index() * CLB_BLOCK(width), width, is_a, flag, CLB_CONJ,     \
-               &sparse, block);                                                                    \
+#define CLB_BF16_KERNELS(name_n, name_t, width, parts, is_a)                                      \
+    CLB_PACK_KERNEL void name_n(global const float *src, ulong src_off, ulong ld, uint w, uint k, \
+                                global uchar *dst, ulong dst_off,                                 \
+                                global uint *flag CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)       \
+    {                                                                                             \
+        CLB_NOTE_LAUNCH();                                                                        \
+        local uint sparse;                                                                        \
+                                                                                                  \
+        pack_n(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k,                           \
+               dst + dst_off + packed_index() * CLB_BLOCK(width), width, is_a, flag, CLB_CONJ,    \
+               &sparse);                                                                          \
+    }                                                                                             \
+    CLB_PACK_KERNEL void name_t(global const float *src, ulong src_off, ulong ld, uint w, uint k, \
+                                global uchar *dst, ulong dst_off,                                 \
+                                global uint *flag CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)       \
+    {                                                                                             \
+        CLB_NOTE_LAUNCH();                                                                        \
+        local float block[CLB_KU * (width + 1)];                                                  \
+        local uint sparse;                                                                        \
+                                                                                                  \
+        pack_t(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k,                           \
+               dst + dst_off + packed_index() * CLB_BLOCK(width), width, is_a, flag, CLB_CONJ,    \
+               &sparse, block);                                                                   \
     }
 
 CLB_BF16_KERNELS(clb_pack_a_n, clb_pack_a_t, CLB_MR, CLB_PARTS, true)

@@ -22,8 +22,8 @@
  * not see that the pointer is constant: addresses of parts of a __local array become constants
  * then, and PoCL 3.1 leaves the array those are in a static variable that its threads share.
  */
-#define CLB_EXCHANGE(T, each)                                                                      \
-    local T exchanged[CLB_WG * (each)];                                                            \
+#define CLB_EXCHANGE(T, each)           \
+    local T exchanged[CLB_WG * (each)]; \
     local T *volatile exchange = exchanged
 
 /*

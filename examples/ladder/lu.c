@@ -29,26 +29,26 @@ static size_t panel_bytes(const struct lu *lu)
 
 /* ---- on the CPU alone ---- */
 
-#define SEQUENTIAL(real)                                                                           \
-    static void sequential_##real(size_t n, real *a, cl_uint *pivot)                               \
-    {                                                                                              \
-        for (size_t k = 0; k < n; k++) {                                                           \
-            size_t row = k;                                                                        \
-            for (size_t i = k + 1; i < n; i++)                                                     \
-                row = fabs((double)a[i + k * n]) > fabs((double)a[row + k * n]) ? i : row;         \
-            pivot[k] = (cl_uint)row;                                                               \
-            for (size_t j = 0; j < n; j++) {                                                       \
-                real x = a[k + j * n];                                                             \
-                a[k + j * n] = a[row + j * n];                                                     \
-                a[row + j * n] = x;                                                                \
-            }                                                                                      \
-            for (size_t i = k + 1; i < n; i++)                                                     \
-                a[i + k * n] /= a[k + k * n];                                                      \
-            for (size_t j = k + 1; j < n; j++) {                                                   \
-                for (size_t i = k + 1; i < n; i++)                                                 \
-                    a[i + j * n] -= a[i + k * n] * a[k + j * n];                                   \
-            }                                                                                      \
-        }                                                                                          \
+#define SEQUENTIAL(real)                                                                   \
+    static void sequential_##real(size_t n, real *a, cl_uint *pivot)                       \
+    {                                                                                      \
+        for (size_t k = 0; k < n; k++) {                                                   \
+            size_t row = k;                                                                \
+            for (size_t i = k + 1; i < n; i++)                                             \
+                row = fabs((double)a[i + k * n]) > fabs((double)a[row + k * n]) ? i : row; \
+            pivot[k] = (cl_uint)row;                                                       \
+            for (size_t j = 0; j < n; j++) {                                               \
+                real x = a[k + j * n];                                                     \
+                a[k + j * n] = a[row + j * n];                                             \
+                a[row + j * n] = x;                                                        \
+            }                                                                              \
+            for (size_t i = k + 1; i < n; i++)                                             \
+                a[i + k * n] /= a[k + k * n];                                              \
+            for (size_t j = k + 1; j < n; j++) {                                           \
+                for (size_t i = k + 1; i < n; i++)                                         \
+                    a[i + j * n] -= a[i + k * n] * a[k + j * n];                           \
+            }                                                                              \
+        }                                                                                  \
     }
 SEQUENTIAL(float)
 SEQUENTIAL(double)

@@ -160,26 +160,26 @@ void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols,
 /* What routines compute, X(kind, work): the same for all precisions, and for Hermitian, recursive
  * and adjoint (LQ) forms. `work` is the row of offload.def that holds the threshold, CLB_WORK_...
  */
-#define CLB_KIND_TABLE(X)                                                                          \
-    X(gemm, PRODUCT)                                                                               \
-    X(gemmtr, PRODUCT) /* a triangle of a product */                                               \
-    X(syrk, PRODUCT)   /* a triangle of A*A^T */                                                   \
-    X(syr2k, PRODUCT)  /* a triangle of A*B^T + B*A^T */                                           \
-    X(symm, PRODUCT)                                                                               \
-    X(trmm, PRODUCT)                                                                               \
-    X(trsm, SOLVE)                                                                                 \
-    X(potrf, DEFINITE)                                                                             \
-    X(potrs, SOLVE)                                                                                \
-    X(posv, DEFINITE)                                                                              \
-    X(trtri, INVERT)                                                                               \
-    X(lauum, SQUARE)                                                                               \
-    X(potri, INVERT_DEFINITE)                                                                      \
-    X(getrf, FACTOR)                                                                               \
-    X(getrs, SOLVE)                                                                                \
-    X(getri, INVERT)                                                                               \
-    X(gesv, FACTOR)                                                                                \
-    X(geqrf, REFLECT)                                                                              \
-    X(ormqr, REFLECT)                                                                              \
+#define CLB_KIND_TABLE(X)                                \
+    X(gemm, PRODUCT)                                     \
+    X(gemmtr, PRODUCT) /* a triangle of a product */     \
+    X(syrk, PRODUCT)   /* a triangle of A*A^T */         \
+    X(syr2k, PRODUCT)  /* a triangle of A*B^T + B*A^T */ \
+    X(symm, PRODUCT)                                     \
+    X(trmm, PRODUCT)                                     \
+    X(trsm, SOLVE)                                       \
+    X(potrf, DEFINITE)                                   \
+    X(potrs, SOLVE)                                      \
+    X(posv, DEFINITE)                                    \
+    X(trtri, INVERT)                                     \
+    X(lauum, SQUARE)                                     \
+    X(potri, INVERT_DEFINITE)                            \
+    X(getrf, FACTOR)                                     \
+    X(getrs, SOLVE)                                      \
+    X(getri, INVERT)                                     \
+    X(gesv, FACTOR)                                      \
+    X(geqrf, REFLECT)                                    \
+    X(ormqr, REFLECT)                                    \
     X(orgqr, REFLECT)
 
 typedef enum clb_kind {

@@ -7,23 +7,23 @@
 /* ---- the table ---- */
 
 const struct clb_routine_info clb_routines[CLB_ROUTINES] = {
-#define CLB_NAME(full_name, letter, STEM, SIGNATURE, SHAPES, LIMITS, TRANS, TRANS_COMPLEX, FLAGS,  \
-                 SIZES, KIND, OTHERS)                                                              \
-    [CLB_ROUTINE_##full_name] = {.name = #full_name,                                               \
-                                 .stem = #STEM,                                                    \
-                                 .row = CLB_STEM_##STEM,                                           \
-                                 .kind = CLB_KIND_##KIND,                                          \
-                                 .precision = CLB_##letter,                                        \
-                                 .signature = SIGNATURE,                                           \
-                                 .shapes = SHAPES,                                                 \
-                                 .limits = LIMITS,                                                 \
-                                 .trans = CLB_##letter < CLB_C ? TRANS : TRANS_COMPLEX,            \
-                                 .flags = FLAGS,                                                   \
-                                 .sizes = SIZES,                                                   \
+#define CLB_NAME(full_name, letter, STEM, SIGNATURE, SHAPES, LIMITS, TRANS, TRANS_COMPLEX, FLAGS, \
+                 SIZES, KIND, OTHERS)                                                             \
+    [CLB_ROUTINE_##full_name] = {.name = #full_name,                                              \
+                                 .stem = #STEM,                                                   \
+                                 .row = CLB_STEM_##STEM,                                          \
+                                 .kind = CLB_KIND_##KIND,                                         \
+                                 .precision = CLB_##letter,                                       \
+                                 .signature = SIGNATURE,                                          \
+                                 .shapes = SHAPES,                                                \
+                                 .limits = LIMITS,                                                \
+                                 .trans = CLB_##letter < CLB_C ? TRANS : TRANS_COMPLEX,           \
+                                 .flags = FLAGS,                                                  \
+                                 .sizes = SIZES,                                                  \
                                  .others = OTHERS},
-#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, others)                                              \
-    CLB_NAMES_##precisions(CLB_NAME, stem, stem, signature, shapes, limits, trans, trans_complex,  \
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,   \
+                    flags, sizes, work, kind, others)                                             \
+    CLB_NAMES_##precisions(CLB_NAME, stem, stem, signature, shapes, limits, trans, trans_complex, \
                            flags, sizes, kind, others)
 #include "routines.def"
 #undef CLB_ROUTINE
@@ -33,9 +33,9 @@ const struct clb_routine_info clb_routines[CLB_ROUTINES] = {
 double clb_work_of(clb_stem row, double m, double n, double k)
 {
     switch (row) {
-#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, ...)                                                       \
-    case CLB_STEM_##stem:                                                                          \
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex, \
+                    flags, sizes, work, ...)                                                    \
+    case CLB_STEM_##stem:                                                                       \
         return (work);
 #include "routines.def"
 #undef CLB_ROUTINE

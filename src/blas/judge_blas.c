@@ -87,10 +87,10 @@ static void judge_product(struct judge *v)
                       (double)(count * clb_operator_cols(&term[0].outer) + 8) * (corner ? 2 : 1));
 }
 
-#define PRODUCT(kind)                                                                              \
-    void clb_judge_##kind(struct judge *v)                                                         \
-    {                                                                                              \
-        judge_product(v);                                                                          \
+#define PRODUCT(kind)                      \
+    void clb_judge_##kind(struct judge *v) \
+    {                                      \
+        judge_product(v);                  \
     }
 PRODUCT(gemm)
 PRODUCT(gemmtr)

@@ -19,16 +19,16 @@ struct variable {
 };
 
 /* Of these words the index. */
-#define WORDS(field, type, ...)                                                                    \
-    static bool parse_##field(struct clb_config *config, const char *value)                        \
-    {                                                                                              \
-        static const char *const words[] = {__VA_ARGS__};                                          \
-        size_t i = 0;                                                                              \
-        while (i < CLB_COUNT_OF(words) && strcmp(value, words[i]) != 0)                            \
-            i++;                                                                                   \
-        if (i < CLB_COUNT_OF(words))                                                               \
-            config->field = (type)i;                                                               \
-        return i < CLB_COUNT_OF(words);                                                            \
+#define WORDS(field, type, ...)                                             \
+    static bool parse_##field(struct clb_config *config, const char *value) \
+    {                                                                       \
+        static const char *const words[] = {__VA_ARGS__};                   \
+        size_t i = 0;                                                       \
+        while (i < CLB_COUNT_OF(words) && strcmp(value, words[i]) != 0)     \
+            i++;                                                            \
+        if (i < CLB_COUNT_OF(words))                                        \
+            config->field = (type)i;                                        \
+        return i < CLB_COUNT_OF(words);                                     \
     }
 WORDS(mode, clb_mode, [CLB_MODE_AUTO] = "auto", [CLB_MODE_OFF] = "off",
       [CLB_MODE_ALWAYS] = "always", [CLB_MODE_DRY_RUN] = "dry-run")
@@ -38,11 +38,11 @@ WORDS(log, clb_log_level, [CLB_LOG_ERROR] = "error", [CLB_LOG_WARN] = "warn",
       [CLB_LOG_INFO] = "info", [CLB_LOG_DEBUG] = "debug")
 
 /* Any text; the tuning layer knows the names of kernel families. */
-#define TEXT(field)                                                                                \
-    static bool parse_##field(struct clb_config *config, const char *value)                        \
-    {                                                                                              \
-        config->field = value;                                                                     \
-        return true;                                                                               \
+#define TEXT(field)                                                         \
+    static bool parse_##field(struct clb_config *config, const char *value) \
+    {                                                                       \
+        config->field = value;                                              \
+        return true;                                                        \
     }
 TEXT(device)
 TEXT(next)
@@ -52,11 +52,11 @@ TEXT(stats)
 TEXT(trace)
 TEXT(cache_dir)
 
-#define SWITCH(field)                                                                              \
-    static bool parse_##field(struct clb_config *config, const char *value)                        \
-    {                                                                                              \
-        config->field = strcmp(value, "1") == 0;                                                   \
-        return config->field || strcmp(value, "0") == 0;                                           \
+#define SWITCH(field)                                                       \
+    static bool parse_##field(struct clb_config *config, const char *value) \
+    {                                                                       \
+        config->field = strcmp(value, "1") == 0;                            \
+        return config->field || strcmp(value, "0") == 0;                    \
     }
 SWITCH(reproducible)
 SWITCH(learn)
@@ -134,7 +134,7 @@ static bool parse_params(struct clb_config *config, const char *value)
 }
 
 static const struct variable variables[] = {
-#define CLB_CONFIG(suffix, kind, placeholder, default_text, help)                                  \
+#define CLB_CONFIG(suffix, kind, placeholder, default_text, help) \
     {PREFIX suffix, parse_##kind, placeholder},
 #include "config.def"
 #undef CLB_CONFIG

@@ -278,9 +278,9 @@ struct clb_mutex {
     _Atomic unsigned generation; /* of the process that `mutex` was made for */
     unsigned last;               /* under the mutex: generation of the last process to lock it */
 };
-#define CLB_MUTEX_INITIALIZER                                                                      \
-    {                                                                                              \
-        .mutex = PTHREAD_MUTEX_INITIALIZER                                                         \
+#define CLB_MUTEX_INITIALIZER              \
+    {                                      \
+        .mutex = PTHREAD_MUTEX_INITIALIZER \
     }
 void clb_mutex_renew(struct clb_mutex *mutex); /* makes it anew in a forked child */
 

@@ -33,7 +33,7 @@ static void open_real(void)
         size_t offset;
     } functions[] = {
 #define CLB_CL_STATUS(name, parameters, arguments) {"cl" #name, offsetof(struct clb_cl, name)},
-#define CLB_CL_HANDLE(type, name, parameters, arguments)                                           \
+#define CLB_CL_HANDLE(type, name, parameters, arguments) \
     {"cl" #name, offsetof(struct clb_cl, name)},
 #include "../lib/functions.def"
 #undef CLB_CL_STATUS
@@ -62,14 +62,14 @@ const struct clb_cl *real_cl(void)
     return &table;
 }
 
-#define CLB_CL_STATUS(name, parameters, arguments)                                                 \
-    __attribute__((weak)) cl_int CL_API_CALL cl##name parameters                                   \
-    {                                                                                              \
-        return real_cl()->name arguments;                                                          \
+#define CLB_CL_STATUS(name, parameters, arguments)               \
+    __attribute__((weak)) cl_int CL_API_CALL cl##name parameters \
+    {                                                            \
+        return real_cl()->name arguments;                        \
     }
-#define CLB_CL_HANDLE(type, name, parameters, arguments)                                           \
-    __attribute__((weak)) type CL_API_CALL cl##name parameters                                     \
-    {                                                                                              \
-        return real_cl()->name arguments;                                                          \
+#define CLB_CL_HANDLE(type, name, parameters, arguments)       \
+    __attribute__((weak)) type CL_API_CALL cl##name parameters \
+    {                                                          \
+        return real_cl()->name arguments;                      \
     }
 #include "../lib/functions.def"

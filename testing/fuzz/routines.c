@@ -2,10 +2,10 @@
 #include "fuzz.h"
 
 const struct routine routines[] = {
-#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, others)                                              \
-    {#stem,  #precisions, LIBRARY_##library,      signature,                                       \
-     shapes, limits,      {trans, trans_complex}, flags,                                           \
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex, \
+                    flags, sizes, work, kind, others)                                           \
+    {#stem,  #precisions, LIBRARY_##library,      signature,                                    \
+     shapes, limits,      {trans, trans_complex}, flags,                                        \
      sizes,  others,      &judge_##kind},
 #include "blas/routines.def"
 };

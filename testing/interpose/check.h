@@ -17,16 +17,16 @@
 #endif
 typedef CLB_TEST_INT blas_int;
 
-#define PROTOTYPE(name, real)                                                                      \
-    void name(const char *transa, const char *transb, const blas_int *m, const blas_int *n,        \
-              const blas_int *k, const real *alpha, const real *a, const blas_int *lda,            \
+#define PROTOTYPE(name, real)                                                               \
+    void name(const char *transa, const char *transb, const blas_int *m, const blas_int *n, \
+              const blas_int *k, const real *alpha, const real *a, const blas_int *lda,     \
               const real *b, const blas_int *ldb, const real *beta, real *c, const blas_int *ldc)
 PROTOTYPE(sgemm_, float);
 PROTOTYPE(dgemm_, double);
 
-#define CBLAS_PROTOTYPE(name, real)                                                                \
-    void name(int layout, int transa, int transb, blas_int m, blas_int n, blas_int k, real alpha,  \
-              const real *a, blas_int lda, const real *b, blas_int ldb, real beta, real *c,        \
+#define CBLAS_PROTOTYPE(name, real)                                                               \
+    void name(int layout, int transa, int transb, blas_int m, blas_int n, blas_int k, real alpha, \
+              const real *a, blas_int lda, const real *b, blas_int ldb, real beta, real *c,       \
               blas_int ldc)
 CBLAS_PROTOTYPE(cblas_sgemm, float);
 CBLAS_PROTOTYPE(cblas_dgemm, double);
@@ -81,9 +81,9 @@ static inline double check_entry(size_t i, size_t j, unsigned seed)
         return wrong;                                                                              \
     }
 
-#define FORTRAN_CALL(function)                                                                     \
-    blas_int m_ = (blas_int)m, n_ = (blas_int)n, k_ = (blas_int)k, lda_ = (blas_int)lda,           \
-             ldb_ = (blas_int)ldb, ldc_ = (blas_int)ldc;                                           \
+#define FORTRAN_CALL(function)                                                           \
+    blas_int m_ = (blas_int)m, n_ = (blas_int)n, k_ = (blas_int)k, lda_ = (blas_int)lda, \
+             ldb_ = (blas_int)ldb, ldc_ = (blas_int)ldc;                                 \
     function(&transa, &transb, &m_, &n_, &k_, &alpha, a, &lda_, b, &ldb_, &beta, c, &ldc_)
 #define C_CALL(function)                                                                           \
     function(102, ta ? 112 : 111, tb ? 112 : 111, (blas_int)m, (blas_int)n, (blas_int)k, alpha, a, \
@@ -107,12 +107,12 @@ static inline void call_invalid(void)
     dgemm_("N", "N", &m, &n, &n, &one, a, &ld, a, &ld, &one, c, &ld);
 }
 
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
+#define REQUIRE(condition)                                                  \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1);                                                        \
+        }                                                                   \
     } while (0)
 
 #endif

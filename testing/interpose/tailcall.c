@@ -10,9 +10,9 @@
 
 #include <dlfcn.h>
 
-#define PARAMETERS                                                                                 \
-    const char *ta, const char *tb, const blas_int *m, const blas_int *n, const blas_int *k,       \
-        const double *alpha, const double *a, const blas_int *lda, const double *b,                \
+#define PARAMETERS                                                                           \
+    const char *ta, const char *tb, const blas_int *m, const blas_int *n, const blas_int *k, \
+        const double *alpha, const double *a, const blas_int *lda, const double *b,          \
         const blas_int *ldb, const double *beta, double *c, const blas_int *ldc
 typedef void function(PARAMETERS);
 

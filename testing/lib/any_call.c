@@ -196,8 +196,8 @@ static const void *a_caller(void)
 }
 
 /* All arguments by reference. */
-#define LIST_OF(type)                                                                              \
-    type, type, type, type, type, type, type, type, type, type, type, type, type, type, type,      \
+#define LIST_OF(type)                                                                         \
+    type, type, type, type, type, type, type, type, type, type, type, type, type, type, type, \
         type, type, type, type, type
 typedef void any_function(LIST_OF(const void *));
 

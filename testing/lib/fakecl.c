@@ -52,21 +52,21 @@ static bool should_fail(fake_function function)
     return fail;
 }
 
-#define CLB_CL_STATUS(name, parameters, arguments)                                                 \
-    static cl_int CL_API_CALL fake_##name parameters                                               \
-    {                                                                                              \
-        bool fail = should_fail(FAKE_##name);                                                      \
-        cl_int result = fail && !fake_cl.run_anyway ? fake_cl.code : real.name arguments;          \
-        return fail ? fake_cl.code : result;                                                       \
+#define CLB_CL_STATUS(name, parameters, arguments)                                        \
+    static cl_int CL_API_CALL fake_##name parameters                                      \
+    {                                                                                     \
+        bool fail = should_fail(FAKE_##name);                                             \
+        cl_int result = fail && !fake_cl.run_anyway ? fake_cl.code : real.name arguments; \
+        return fail ? fake_cl.code : result;                                              \
     }
-#define CLB_CL_HANDLE(type, name, parameters, arguments)                                           \
-    static type CL_API_CALL fake_##name parameters                                                 \
-    {                                                                                              \
-        bool fail = should_fail(FAKE_##name);                                                      \
-        type result = fail && !fake_cl.run_anyway ? NULL : real.name arguments;                    \
-        if (fail)                                                                                  \
-            *status = fake_cl.code;                                                                \
-        return fail ? NULL : result;                                                               \
+#define CLB_CL_HANDLE(type, name, parameters, arguments)                        \
+    static type CL_API_CALL fake_##name parameters                              \
+    {                                                                           \
+        bool fail = should_fail(FAKE_##name);                                   \
+        type result = fail && !fake_cl.run_anyway ? NULL : real.name arguments; \
+        if (fail)                                                               \
+            *status = fake_cl.code;                                             \
+        return fail ? NULL : result;                                            \
     }
 #include "functions.def"
 #undef CLB_CL_STATUS

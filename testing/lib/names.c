@@ -13,8 +13,8 @@
 #include <string.h>
 
 typedef void *arg;
-#define PARAMETERS                                                                                 \
-    double x, double y, arg a, arg b, arg c, arg d, arg e, arg f, arg g, arg h, arg i, arg j,      \
+#define PARAMETERS                                                                            \
+    double x, double y, arg a, arg b, arg c, arg d, arg e, arg f, arg g, arg h, arg i, arg j, \
         arg k, arg l, arg m, arg n, arg o, arg p, arg q, arg r, arg s, arg t
 #define ARGUMENTS x, y, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t
 typedef arg function(PARAMETERS);
@@ -82,14 +82,14 @@ static function *find(int abi, const char *routine, const char *suffix, bool wid
     return found;
 }
 
-#define FORWARD(routine, prefix, suffix, abi, wide)                                                \
-    __attribute__((visibility("default"))) arg prefix##routine##suffix(PARAMETERS);                \
-    arg prefix##routine##suffix(PARAMETERS)                                                        \
-    {                                                                                              \
-        static function *_Atomic real;                                                             \
-        if (real == NULL)                                                                          \
-            real = find(abi, #routine, #suffix, wide);                                             \
-        return real(ARGUMENTS);                                                                    \
+#define FORWARD(routine, prefix, suffix, abi, wide)                                 \
+    __attribute__((visibility("default"))) arg prefix##routine##suffix(PARAMETERS); \
+    arg prefix##routine##suffix(PARAMETERS)                                         \
+    {                                                                               \
+        static function *_Atomic real;                                              \
+        if (real == NULL)                                                           \
+            real = find(abi, #routine, #suffix, wide);                              \
+        return real(ARGUMENTS);                                                     \
     }
 #define NOTHING(routine, prefix, suffix, abi, wide)
 
@@ -101,7 +101,7 @@ static function *find(int abi, const char *routine, const char *suffix, bool wid
 #define OMIT_lapacke               , NOTHING
 #define OMIT_lapacke_work          , NOTHING
 
-#define NAME(routine, form, prefix, suffix, abi, wide)                                             \
+#define NAME(routine, form, prefix, suffix, abi, wide) \
     CHOOSE(OMIT_##form)(routine, prefix, suffix, abi, wide)
 #define NAMES(routine, precision, library) CLB_FORMS_##library(NAME, routine)
 
@@ -113,7 +113,7 @@ static function *find(int abi, const char *routine, const char *suffix, bool wid
 #define CHOOSE_ROW(...) SECOND(__VA_ARGS__, ROW, )
 #define NO_ROW(stem, precisions, library)
 #define ROW(stem, precisions, library) CLB_NAMES_##precisions(NAMES, stem, library)
-#define CLB_ROUTINE(stem, precisions, library, ...)                                                \
+#define CLB_ROUTINE(stem, precisions, library, ...) \
     CHOOSE_ROW(LACK_##stem)(stem, precisions, library)
 #include "blas/routines.def"
 

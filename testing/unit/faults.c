@@ -123,12 +123,12 @@ static bool may_allocate(void)
     return false;
 }
 
-#define WRAPPED(type, name, parameters, arguments)                                                 \
-    type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters                                                                  \
-    {                                                                                              \
-        return may_allocate() ? __real_##name arguments : NULL;                                    \
+#define WRAPPED(type, name, parameters, arguments)              \
+    type __real_##name parameters;                              \
+    type __wrap_##name parameters;                              \
+    type __wrap_##name parameters                               \
+    {                                                           \
+        return may_allocate() ? __real_##name arguments : NULL; \
     }
 WRAPPED(void *, malloc, (size_t size), (size))
 WRAPPED(void *, calloc, (size_t count, size_t size), (count, size))

@@ -18,7 +18,7 @@
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define OWN_MALLOC 0
 #elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
     __has_feature(memory_sanitizer)
 #define OWN_MALLOC 0
 #endif
@@ -41,7 +41,7 @@ void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *memory, size_t size);
 void __libc_free(void *memory);
 
-#define IS_LIBRARYS                                                                                \
+#define IS_LIBRARYS \
     ((uintptr_t)__builtin_return_address(0) - library_begin < library_end - library_begin)
 
 /* Count an allocation of the library. False when it is to fail. */

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARAMS                                                                                     \
-    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,trsm.nb=8,trsm.part=8,getrf.nb=8,"           \
+#define PARAMS                                                                           \
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,trsm.nb=8,trsm.part=8,getrf.nb=8," \
     "potrf.nb=8,geqrf.nb=8"
 
 static uint64_t seed;

@@ -99,22 +99,22 @@ static float complex times_c(float complex x, float complex y)
 
 /* T from S = V^H*V in place, n x n, upper triangular with zeros below the diagonal: T(0:j-1, j) =
  * -tau(j) * T(0:j-1, 0:j-1) * S(0:j-1, j), T(j, j) = tau(j), by multiples of T's columns. */
-#define FORM_T(name, number, times)                                                                \
-    static void name(size_t n, const number *tau, number *t, size_t ld)                            \
-    {                                                                                              \
-        for (size_t j = 0; j < n; j++) {                                                           \
-            number *restrict y = t + j * ld;                                                       \
-            for (size_t p = 0; p < j; p++) {                                                       \
-                const number *restrict column = t + p * ld;                                        \
-                const number factor = times(-tau[j], y[p]);                                        \
-                CLB_SIMD                                                                           \
-                for (size_t i = 0; i < p; i++)                                                     \
-                    y[i] += times(factor, column[i]);                                              \
-                y[p] = times(factor, column[p]);                                                   \
-            }                                                                                      \
-            y[j] = tau[j];                                                                         \
-            memset(y + j + 1, 0, (n - j - 1) * sizeof *y);                                         \
-        }                                                                                          \
+#define FORM_T(name, number, times)                                     \
+    static void name(size_t n, const number *tau, number *t, size_t ld) \
+    {                                                                   \
+        for (size_t j = 0; j < n; j++) {                                \
+            number *restrict y = t + j * ld;                            \
+            for (size_t p = 0; p < j; p++) {                            \
+                const number *restrict column = t + p * ld;             \
+                const number factor = times(-tau[j], y[p]);             \
+                CLB_SIMD                                                \
+                for (size_t i = 0; i < p; i++)                          \
+                    y[i] += times(factor, column[i]);                   \
+                y[p] = times(factor, column[p]);                        \
+            }                                                           \
+            y[j] = tau[j];                                              \
+            memset(y + j + 1, 0, (n - j - 1) * sizeof *y);              \
+        }                                                               \
     }
 FORM_T(form_s, float, TIMES)
 FORM_T(form_d, double, TIMES)

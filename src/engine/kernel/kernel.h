@@ -219,8 +219,8 @@ clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program
                              const char *name, const struct clb_geometry *geometry,
                              struct clb_order order, const struct clb_argument *arguments,
                              size_t count) CLB_MUST_CHECK;
-#define CLB_ARGUMENTS(...)                                                                         \
-    (const struct clb_argument[]){__VA_ARGS__},                                                    \
+#define CLB_ARGUMENTS(...)                      \
+    (const struct clb_argument[]){__VA_ARGS__}, \
         sizeof((const struct clb_argument[]){__VA_ARGS__}) / sizeof(struct clb_argument)
 /* One that only some kernels have is left out where the condition does not hold. */
 #define CLB_ARG_IF(condition, x) ((condition) ? CLB_ARG(x) : (struct clb_argument){0})
@@ -344,7 +344,7 @@ struct clb_product_factors {
     cl_float alpha_s, beta_s;
     bool single;
 };
-#define CLB_FACTOR(factors, x)                                                                     \
+#define CLB_FACTOR(factors, x) \
     ((factors).single ? CLB_ARG((factors).x##_s) : CLB_ARG((factors).x##_d))
 struct clb_product_factors clb_product_factors_of(const struct clb_gemm_variant *variant,
                                                   const struct clb_product *product);

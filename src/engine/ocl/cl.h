@@ -6,41 +6,41 @@
 #include "queue.h"
 
 /* The entry points that the shim uses, once. */
-#define CLB_CL_FUNCTIONS(X)                                                                        \
-    X(GetPlatformIDs)                                                                              \
-    X(GetPlatformInfo)                                                                             \
-    X(GetDeviceIDs)                                                                                \
-    X(GetDeviceInfo)                                                                               \
-    X(CreateContext)                                                                               \
-    X(ReleaseContext)                                                                              \
-    X(CreateCommandQueue)                                                                          \
-    X(ReleaseCommandQueue)                                                                         \
-    X(CreateBuffer)                                                                                \
-    X(ReleaseMemObject)                                                                            \
-    X(EnqueueReadBuffer)                                                                           \
-    X(EnqueueWriteBuffer)                                                                          \
-    X(EnqueueReadBufferRect)                                                                       \
-    X(EnqueueWriteBufferRect)                                                                      \
-    X(EnqueueBarrierWithWaitList)                                                                  \
-    X(EnqueueMapBuffer)                                                                            \
-    X(EnqueueUnmapMemObject)                                                                       \
-    X(EnqueueNDRangeKernel)                                                                        \
-    X(CreateProgramWithSource)                                                                     \
-    X(CreateProgramWithBinary)                                                                     \
-    X(BuildProgram)                                                                                \
-    X(GetProgramInfo)                                                                              \
-    X(GetProgramBuildInfo)                                                                         \
-    X(ReleaseProgram)                                                                              \
-    X(CreateKernel)                                                                                \
-    X(SetKernelArg)                                                                                \
-    X(ReleaseKernel)                                                                               \
-    X(GetKernelWorkGroupInfo)                                                                      \
-    X(Flush)                                                                                       \
-    X(Finish)                                                                                      \
-    X(WaitForEvents)                                                                               \
-    X(GetEventInfo)                                                                                \
-    X(GetEventProfilingInfo)                                                                       \
-    X(RetainEvent)                                                                                 \
+#define CLB_CL_FUNCTIONS(X)       \
+    X(GetPlatformIDs)             \
+    X(GetPlatformInfo)            \
+    X(GetDeviceIDs)               \
+    X(GetDeviceInfo)              \
+    X(CreateContext)              \
+    X(ReleaseContext)             \
+    X(CreateCommandQueue)         \
+    X(ReleaseCommandQueue)        \
+    X(CreateBuffer)               \
+    X(ReleaseMemObject)           \
+    X(EnqueueReadBuffer)          \
+    X(EnqueueWriteBuffer)         \
+    X(EnqueueReadBufferRect)      \
+    X(EnqueueWriteBufferRect)     \
+    X(EnqueueBarrierWithWaitList) \
+    X(EnqueueMapBuffer)           \
+    X(EnqueueUnmapMemObject)      \
+    X(EnqueueNDRangeKernel)       \
+    X(CreateProgramWithSource)    \
+    X(CreateProgramWithBinary)    \
+    X(BuildProgram)               \
+    X(GetProgramInfo)             \
+    X(GetProgramBuildInfo)        \
+    X(ReleaseProgram)             \
+    X(CreateKernel)               \
+    X(SetKernelArg)               \
+    X(ReleaseKernel)              \
+    X(GetKernelWorkGroupInfo)     \
+    X(Flush)                      \
+    X(Finish)                     \
+    X(WaitForEvents)              \
+    X(GetEventInfo)               \
+    X(GetEventProfilingInfo)      \
+    X(RetainEvent)                \
     X(ReleaseEvent)
 
 struct clb_cl {
@@ -129,7 +129,7 @@ struct clb_event {
     atomic_bool is_watched;
     struct clb_event *next_watched;
 };
-#define CLB_EVENT_OF(its_request)                                                                  \
+#define CLB_EVENT_OF(its_request) \
     ((clb_event)(void *)((char *)(its_request)-offsetof(struct clb_event, request)))
 
 /* Queues are never freed. */

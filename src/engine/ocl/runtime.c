@@ -26,11 +26,11 @@
 #define MAX_DIMENSIONS 8
 
 /* The answer of a driver as text, empty where there is none. */
-#define ASK_TEXT(ask, id, what, text)                                                              \
-    do {                                                                                           \
-        if (clb_cl.ask((id), (what), sizeof(text) - 1, (text), NULL) != CL_SUCCESS)                \
-            (text)[0] = '\0';                                                                      \
-        (text)[sizeof(text) - 1] = '\0';                                                           \
+#define ASK_TEXT(ask, id, what, text)                                               \
+    do {                                                                            \
+        if (clb_cl.ask((id), (what), sizeof(text) - 1, (text), NULL) != CL_SUCCESS) \
+            (text)[0] = '\0';                                                       \
+        (text)[sizeof(text) - 1] = '\0';                                            \
     } while (0)
 
 /* Reads a number of 4 or 8 bytes; zero when the device doesn't answer. */

@@ -32,7 +32,7 @@ static const struct {
 #define KIND_GPU       CL_DEVICE_TYPE_GPU
 #define KIND_ANY       CL_DEVICE_TYPE_ALL
 #define CLB_VENDOR_ANY CLB_VENDOR_OTHER
-#define CLB_CLASS(name, kind, vendor, bytes, rate)                                                 \
+#define CLB_CLASS(name, kind, vendor, bytes, rate) \
     {#name, KIND_##kind, CLB_VENDOR_##vendor == CLB_VENDOR_ANY, CLB_VENDOR_##vendor, bytes, rate},
 #include "classes.def"
 #undef CLB_CLASS
@@ -57,7 +57,7 @@ enum { ROW_S = 1, ROW_D = 2, ROW_C = 4, ROW_Z = 8 };
 enum { ROW_SD = 3, ROW_CZ = 12, ROW_SC = 5, ROW_DZ = 10 };
 
 #define V(id, number) [CLB_PARAM_##id] = (number),
-#define CLB_GEMM(class, precisions, family, from, smallest, values)                                \
+#define CLB_GEMM(class, precisions, family, from, smallest, values) \
     {CLASS_##class, ROW_##precisions, {CLB_FAMILY_##family, from, smallest, {values}}},
 
 static const struct row rows[] = {
@@ -80,11 +80,11 @@ static const struct offload_row {
 } offload_rows[] = {
 #define PLAIN     false
 #define OPTIMISED true
-#define CLB_OFFLOAD(class, work, next, smallest, s, d, c, z)                                       \
-    {CLASS_##class,                                                                                \
-     CLB_WORK_##work,                                                                              \
-     next,                                                                                         \
-     smallest,                                                                                     \
+#define CLB_OFFLOAD(class, work, next, smallest, s, d, c, z) \
+    {CLASS_##class,                                          \
+     CLB_WORK_##work,                                        \
+     next,                                                   \
+     smallest,                                               \
      {[CLB_S] = s, [CLB_D] = d, [CLB_C] = c, [CLB_Z] = z}},
 #include "offload.def"
 #undef CLB_OFFLOAD

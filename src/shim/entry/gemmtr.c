@@ -21,11 +21,11 @@ extern handler_c cblas_xerbla CLB_WEAK;
 
 /* The next library's handlers, in the order of routines.def. */
 static struct clb_next_symbol handlers[] = {
-#define ROW(routine, form, prefix, suffix, abi_name, wide)                                         \
-    {.name = #prefix #routine #suffix,                                                             \
-     .probe = #prefix "isamax" #suffix,                                                            \
-     .abi = CLB_ABI_##abi_name,                                                                    \
-     .library = CLB_LIBRARY_BLAS,                                                                  \
+#define ROW(routine, form, prefix, suffix, abi_name, wide) \
+    {.name = #prefix #routine #suffix,                     \
+     .probe = #prefix "isamax" #suffix,                    \
+     .abi = CLB_ABI_##abi_name,                            \
+     .library = CLB_LIBRARY_BLAS,                          \
      .always_ilp64 = wide},
     CLB_FORMS_BLAS(ROW, xerbla)
 #undef ROW

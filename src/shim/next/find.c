@@ -609,9 +609,9 @@ const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const v
 
 /* The names of the function that returns the switch, by the naming scheme. Newer releases of
  * reference LAPACKE have it in a function of another name, old ones lack it. */
-#define NANCHECK(name)                                                                             \
-    {                                                                                              \
-        NULL, NULL, name, "isamax_", CLB_ABI_LAPACKE, CLB_LIBRARY_BLAS, false, false, 0            \
+#define NANCHECK(name)                                                                  \
+    {                                                                                   \
+        NULL, NULL, name, "isamax_", CLB_ABI_LAPACKE, CLB_LIBRARY_BLAS, false, false, 0 \
     }
 static struct clb_next_symbol nanchecks[][2] = {
     {NANCHECK("LAPACKE_get_nancheck"), NANCHECK("LAPACKE_get_nancheck_flag")},

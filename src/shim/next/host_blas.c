@@ -30,15 +30,15 @@ enum {
 /* Until the configuration is read, every call takes the slow path, also an invalid one whose work
  * is negative; it stays so when calls are counted or logged. */
 struct clb_symbol clb_symbols[CLB_SYMBOLS] = {
-#define CLB_SYMBOL_ROW(routine_name, form_name, prefix, suffix, abi_name, ilp64)                   \
-    [CLB_SYMBOL_##routine_name##_##                                                                \
-        form_name] = {.next = {.name = #prefix #routine_name #suffix,                              \
-                               .probe = PROBE_##abi_name(prefix, suffix),                          \
-                               .abi = CLB_ABI_##abi_name,                                          \
-                               .library = (clb_library)LIBRARY_OF_##routine_name,                  \
-                               .always_ilp64 = ilp64},                                             \
-                      .min_work = -INFINITY,                                                       \
-                      .routine = CLB_ROUTINE_##routine_name,                                       \
+#define CLB_SYMBOL_ROW(routine_name, form_name, prefix, suffix, abi_name, ilp64)  \
+    [CLB_SYMBOL_##routine_name##_##                                               \
+        form_name] = {.next = {.name = #prefix #routine_name #suffix,             \
+                               .probe = PROBE_##abi_name(prefix, suffix),         \
+                               .abi = CLB_ABI_##abi_name,                         \
+                               .library = (clb_library)LIBRARY_OF_##routine_name, \
+                               .always_ilp64 = ilp64},                            \
+                      .min_work = -INFINITY,                                      \
+                      .routine = CLB_ROUTINE_##routine_name,                      \
                       .form = CLB_FORM_##form_name},
 #define CLB_NAME(name, precision, library) CLB_FORMS_##library(CLB_SYMBOL_ROW, name)
 #include "blas/routines.def"
@@ -65,11 +65,11 @@ struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form)
 
 enum { ARGUMENTS = 16 };
 
-#define PARAMETERS                                                                                 \
-    uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,        \
+#define PARAMETERS                                                                          \
+    uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, \
         uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
-#define LIST(a)                                                                                    \
-    (a)[0], (a)[1], (a)[2], (a)[3], (a)[4], (a)[5], (a)[6], (a)[7], (a)[8], (a)[9], (a)[10],       \
+#define LIST(a)                                                                              \
+    (a)[0], (a)[1], (a)[2], (a)[3], (a)[4], (a)[5], (a)[6], (a)[7], (a)[8], (a)[9], (a)[10], \
         (a)[11], (a)[12], (a)[13], (a)[14], (a)[15]
 
 typedef void with_floats(PARAMETERS, float, float);
@@ -313,11 +313,11 @@ static bool host_geqrt(const struct clb_host_blas *host, const struct clb_call *
     return true;
 }
 
-#define CLB_GEQRT(routine, form, prefix, suffix, abi_name, ilp64)                                  \
-    {.name = #prefix #routine #suffix,                                                             \
-     .probe = #prefix "isamax" #suffix,                                                            \
-     .abi = CLB_ABI_##abi_name,                                                                    \
-     .library = CLB_LIBRARY_LAPACK,                                                                \
+#define CLB_GEQRT(routine, form, prefix, suffix, abi_name, ilp64) \
+    {.name = #prefix #routine #suffix,                            \
+     .probe = #prefix "isamax" #suffix,                           \
+     .abi = CLB_ABI_##abi_name,                                   \
+     .library = CLB_LIBRARY_LAPACK,                               \
      .always_ilp64 = ilp64},
 static struct clb_next_symbol geqrt[CLB_PRECISIONS][CLB_FORM_scipy_ilp64 + 1] = {
     [CLB_S] = {CLB_FORMS_FORTRAN(CLB_GEQRT, sgeqrt)},

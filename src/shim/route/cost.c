@@ -19,7 +19,7 @@ static const struct family {
     double matrices; /* that a square call moves over the link, in either direction */
     double chain;    /* seconds of a column of a factorisation's or a solve's order */
 } families[CLB_COST_FAMILIES_COUNT] = {
-#define CLB_COST_ROW(family, stem, matrices, chain)                                                \
+#define CLB_COST_ROW(family, stem, matrices, chain) \
     [CLB_COST_##family] = {#stem, CLB_STEM_##stem, matrices, chain},
     CLB_COST_FAMILIES(CLB_COST_ROW)
 #undef CLB_COST_ROW
@@ -117,14 +117,14 @@ struct cost_row {
 };
 
 static const struct cost_row device_rows[] = {
-#define CLB_COST_DEVICE_TIMES(id, family, s, c, z, ...)                                            \
+#define CLB_COST_DEVICE_TIMES(id, family, s, c, z, ...) \
     {MACHINE_##id, CLB_COST_##family, {s, 1, c, z}, {__VA_ARGS__}},
 #include "cost.def"
 #undef CLB_COST_DEVICE_TIMES
 };
 
 static const struct cost_row next_rows[] = {
-#define CLB_COST_NEXT_TIMES(threads, family, s, c, z, ...)                                         \
+#define CLB_COST_NEXT_TIMES(threads, family, s, c, z, ...) \
     {threads, CLB_COST_##family, {s, 1, c, z}, {__VA_ARGS__}},
 #include "cost.def"
 #undef CLB_COST_NEXT_TIMES

@@ -12,25 +12,25 @@
  *   stem      of the first one
  *   matrices  that a square call moves between the host and a device with memory of its own
  *   chain     seconds there of a column of the order of a solve or a factorisation */
-#define CLB_COST_FAMILIES(X)                                                                       \
-    X(GEMM, gemm, 3, 0)                                                                            \
-    X(SYRK, syrk, 1.5, 0)                                                                          \
-    X(SYR2K, syr2k, 2.5, 0)                                                                        \
-    X(SYMM, symm, 3, 0)                                                                            \
-    X(TRMM, trmm, 3, 0)                                                                            \
-    X(TRSM, trsm, 3, 0.65e-6)                                                                      \
-    X(GETRF, getrf, 2, 4e-6)                                                                       \
-    X(GETRS, getrs, 3, 1e-6)                                                                       \
-    X(GETRI, getri, 2, 4e-6)                                                                       \
-    X(POTRF, potrf, 2, 4e-6)                                                                       \
-    X(POTRS, potrs, 3, 1e-6)                                                                       \
-    X(TRTRI, trtri, 2, 2e-6)                                                                       \
-    X(LAUUM, lauum, 2, 2e-6)                                                                       \
-    X(POTRI, potri, 2, 4e-6)                                                                       \
-    X(GEQRF, geqrf, 2, 4e-6)                                                                       \
-    X(ORMQR, ormqr, 3, 4e-6)                                                                       \
-    X(ORGQR, orgqr, 2, 4e-6)                                                                       \
-    X(GESV, gesv, 4, 4e-6)                                                                         \
+#define CLB_COST_FAMILIES(X)  \
+    X(GEMM, gemm, 3, 0)       \
+    X(SYRK, syrk, 1.5, 0)     \
+    X(SYR2K, syr2k, 2.5, 0)   \
+    X(SYMM, symm, 3, 0)       \
+    X(TRMM, trmm, 3, 0)       \
+    X(TRSM, trsm, 3, 0.65e-6) \
+    X(GETRF, getrf, 2, 4e-6)  \
+    X(GETRS, getrs, 3, 1e-6)  \
+    X(GETRI, getri, 2, 4e-6)  \
+    X(POTRF, potrf, 2, 4e-6)  \
+    X(POTRS, potrs, 3, 1e-6)  \
+    X(TRTRI, trtri, 2, 2e-6)  \
+    X(LAUUM, lauum, 2, 2e-6)  \
+    X(POTRI, potri, 2, 4e-6)  \
+    X(GEQRF, geqrf, 2, 4e-6)  \
+    X(ORMQR, ormqr, 3, 4e-6)  \
+    X(ORGQR, orgqr, 2, 4e-6)  \
+    X(GESV, gesv, 4, 4e-6)    \
     X(POSV, posv, 4, 4e-6)
 
 typedef enum clb_cost_family {

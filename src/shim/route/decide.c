@@ -157,11 +157,11 @@ static bool is_for_next_by_history(struct clb_run *run)
 
 /* ---- the other gates ---- */
 
-#define GATE(name, condition)                                                                      \
-    static bool name(struct clb_run *run)                                                          \
-    {                                                                                              \
-        (void)run;                                                                                 \
-        return condition;                                                                          \
+#define GATE(name, condition)             \
+    static bool name(struct clb_run *run) \
+    {                                     \
+        (void)run;                        \
+        return condition;                 \
     }
 GATE(is_query, clb_run_is_query(run))
 GATE(is_off, clb_config_get()->mode == CLB_MODE_OFF)

@@ -192,10 +192,10 @@ static bool system_complete(struct clb_run *run, clb_status status)
     return clb_run_complete_parts(run, clb_run_compute_part);
 }
 
-#define SYSTEM(kind, factors, solution)                                                            \
-    const struct clb_ops clb_##kind##_ops = {system_run, system_complete,                          \
-                                             CLB_NEEDS(factors) | CLB_NEEDS(trsm) |                \
-                                                 CLB_NEEDS(gemm) | CLB_NEEDS(solution),            \
+#define SYSTEM(kind, factors, solution)                                                 \
+    const struct clb_ops clb_##kind##_ops = {system_run, system_complete,               \
+                                             CLB_NEEDS(factors) | CLB_NEEDS(trsm) |     \
+                                                 CLB_NEEDS(gemm) | CLB_NEEDS(solution), \
                                              CLB_SMALLEST_M}
 SYSTEM(gesv, getrf, getrs);
 SYSTEM(posv, potrf, potrs);

@@ -24,8 +24,8 @@ static bool structured_complete(struct clb_run *run, clb_status status)
 
 const struct clb_ops clb_gemm_ops = {product_run, product_complete, CLB_NEEDS(gemm), CLB_SMALLEST};
 const struct clb_ops clb_trmm_ops = {product_run, product_complete, CLB_NEEDS(trmm), CLB_SMALLEST};
-#define STRUCTURED(kind)                                                                           \
-    const struct clb_ops clb_##kind##_ops = {product_run, structured_complete,                     \
+#define STRUCTURED(kind)                                                       \
+    const struct clb_ops clb_##kind##_ops = {product_run, structured_complete, \
                                              CLB_NEEDS(gemm) | CLB_NEEDS(kind), CLB_SMALLEST}
 STRUCTURED(symm);
 STRUCTURED(syrk);

@@ -10,21 +10,21 @@
 #include "shim/next/next.h"
 
 /* Why a call went to the next library, X(id, name): a closed list, docs/report.md explains each. */
-#define CLB_REASON_TABLE(X)                                                                        \
-    X(OFF, "off")                                                                                  \
-    X(SMALL, "small")                                                                              \
-    X(COST, "cost")                                                                                \
-    X(QUICK, "quick")                                                                              \
-    X(INVALID, "invalid")                                                                          \
-    X(QUERY, "query")                                                                              \
-    X(NODEVICE, "nodevice")                                                                        \
-    X(NOFP64, "nofp64")                                                                            \
-    X(NOMEMORY, "nomemory")                                                                        \
-    X(SLOW, "slow")                                                                                \
-    X(QUARANTINED, "quarantined")                                                                  \
-    X(FORKED, "forked")                                                                            \
-    X(REENTRANT, "reentrant")                                                                      \
-    X(STARTING, "starting")                                                                        \
+#define CLB_REASON_TABLE(X)       \
+    X(OFF, "off")                 \
+    X(SMALL, "small")             \
+    X(COST, "cost")               \
+    X(QUICK, "quick")             \
+    X(INVALID, "invalid")         \
+    X(QUERY, "query")             \
+    X(NODEVICE, "nodevice")       \
+    X(NOFP64, "nofp64")           \
+    X(NOMEMORY, "nomemory")       \
+    X(SLOW, "slow")               \
+    X(QUARANTINED, "quarantined") \
+    X(FORKED, "forked")           \
+    X(REENTRANT, "reentrant")     \
+    X(STARTING, "starting")       \
     X(DRY_RUN, "dry-run")
 
 typedef enum clb_reason {

@@ -13,22 +13,22 @@
 
 /* What is summed of a name's calls: first what the report has of every name, then what follows from
  * predictions, then the calls that other calls made; and those declined for each reason. */
-#define FIELD_TABLE(X)                                                                             \
-    X(DEVICE, "device")                                                                            \
-    X(NEXT, "next")                                                                                \
-    X(RECOVERED, "recovered")                                                                      \
-    X(FLOPS, "flops")                                                                              \
-    X(FLOPS_DEVICE, "flops_device")                                                                \
-    X(SECONDS_DEVICE, "seconds_device")                                                            \
-    X(SECONDS_NEXT, "seconds_next")                                                                \
-    X(PREDICTED, "predicted")                                                                      \
-    X(MEASURED, "measured")                                                                        \
-    X(PREDICTED_DEVICE, "predicted_device")                                                        \
-    X(PREDICTED_NEXT, "predicted_next")                                                            \
-    X(SAVED, "seconds_saved")                                                                      \
-    X(SAVED_MEASURED, "seconds_saved_measured")                                                    \
-    X(INSIDE, "inside")                                                                            \
-    X(FLOPS_INSIDE, "flops_inside")                                                                \
+#define FIELD_TABLE(X)                          \
+    X(DEVICE, "device")                         \
+    X(NEXT, "next")                             \
+    X(RECOVERED, "recovered")                   \
+    X(FLOPS, "flops")                           \
+    X(FLOPS_DEVICE, "flops_device")             \
+    X(SECONDS_DEVICE, "seconds_device")         \
+    X(SECONDS_NEXT, "seconds_next")             \
+    X(PREDICTED, "predicted")                   \
+    X(MEASURED, "measured")                     \
+    X(PREDICTED_DEVICE, "predicted_device")     \
+    X(PREDICTED_NEXT, "predicted_next")         \
+    X(SAVED, "seconds_saved")                   \
+    X(SAVED_MEASURED, "seconds_saved_measured") \
+    X(INSIDE, "inside")                         \
+    X(FLOPS_INSIDE, "flops_inside")             \
     X(SECONDS_INSIDE, "seconds_inside")
 
 enum field {

@@ -61,14 +61,14 @@ void clb_json_print(const json_t *result); /* on a line of its own */
 
 /* Loops over the elements of an array, and over the members of an object, in which `break` is not
  * allowed. */
-#define CLB_EACH(element, array)                                                                   \
-    for (size_t element##_at = 0; element##_at < json_array_size(array); element##_at++)           \
+#define CLB_EACH(element, array)                                                         \
+    for (size_t element##_at = 0; element##_at < json_array_size(array); element##_at++) \
         for (json_t *element = json_array_get(array, element##_at); element != NULL; element = NULL)
 
-#define CLB_EACH_MEMBER(key, value, object)                                                        \
-    for (void *key##_at = json_object_iter((json_t *)(uintptr_t)(object)); key##_at != NULL;       \
-         key##_at = json_object_iter_next((json_t *)(uintptr_t)(object), key##_at))                \
-        for (const char *key = json_object_iter_key(key##_at); key != NULL; key = NULL)            \
+#define CLB_EACH_MEMBER(key, value, object)                                                  \
+    for (void *key##_at = json_object_iter((json_t *)(uintptr_t)(object)); key##_at != NULL; \
+         key##_at = json_object_iter_next((json_t *)(uintptr_t)(object), key##_at))          \
+        for (const char *key = json_object_iter_key(key##_at); key != NULL; key = NULL)      \
             for (json_t *value = json_object_iter_value(key##_at); value != NULL; value = NULL)
 
 /* Members of an object; "", 0 or false: there is none. */

@@ -58,11 +58,11 @@ static bool multiply_clblast(size_t m, size_t n, size_t k)
     const cl_float2 one_c = {{1, 0}}, zero_c = {{0, 0}};
     const cl_double2 one_z = {{1, 0}}, zero_z = {{0, 0}};
     cl_command_queue queue = clb_queue_handle(use.queue);
-#define CLBLAST_CALL(scalar, one, zero)                                                            \
-    (((int (*)(int, int, int, size_t, size_t, size_t, scalar, cl_mem, size_t, size_t, cl_mem,      \
-               size_t, size_t, scalar, cl_mem, size_t, size_t, cl_command_queue *,                 \
-               cl_event *))use.clblast_gemm)(                                                      \
-         CLBLAST_COLUMNS, CLBLAST_PLAIN, CLBLAST_PLAIN, m, n, k, one, use.buffer[0]->mem, 0, m,    \
+#define CLBLAST_CALL(scalar, one, zero)                                                         \
+    (((int (*)(int, int, int, size_t, size_t, size_t, scalar, cl_mem, size_t, size_t, cl_mem,   \
+               size_t, size_t, scalar, cl_mem, size_t, size_t, cl_command_queue *,              \
+               cl_event *))use.clblast_gemm)(                                                   \
+         CLBLAST_COLUMNS, CLBLAST_PLAIN, CLBLAST_PLAIN, m, n, k, one, use.buffer[0]->mem, 0, m, \
          use.buffer[1]->mem, 0, k, zero, use.buffer[2]->mem, 0, m, &queue, NULL) == 0)
     switch (use.precision) {
     case CLB_S:

@@ -10,9 +10,9 @@
 #define LOCAL_MAX ((size_t)227 * 1024)
 
 #define VALUES(...) ((const size_t[]){__VA_ARGS__})
-#define AXIS(id, ...)                                                                              \
-    {                                                                                              \
-        CLB_PARAM_##id, CLB_COUNT_OF(VALUES(__VA_ARGS__)), VALUES(__VA_ARGS__)                     \
+#define AXIS(id, ...)                                                          \
+    {                                                                          \
+        CLB_PARAM_##id, CLB_COUNT_OF(VALUES(__VA_ARGS__)), VALUES(__VA_ARGS__) \
     }
 
 /* Round a value up to a multiple of another one. */
