@@ -406,7 +406,7 @@ CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0,
 }
 
 /* The largest power of two that divides the panel's width, at most a vector. */
-#define CLB_PIECE(W)                                                                               \
+#define CLB_PIECE(W) \
     ((W) % CLB_VP == 0 ? CLB_VP : (W) % 8 == 0 ? 8 : (W) % 4 == 0 ? 4 : (W) % 2 == 0 ? 2 : 1)
 
 /* Element (i, p) is src[p + i*ld], where elements are pairs src[2*(p + i*ld)] and the next; k
@@ -650,15 +650,15 @@ CLB_KERNEL void clb_gemm_nn(uint m, uint n, uint k, real alpha, real beta, globa
  * (cpu_product.h).  Micro-tiles that are not wanted are not written.  Each other must have a depth
  * at which it is not zero; what is packed of its operands at others is not read.
  */
-#define CLB_SKIP_KERNEL(name, source)                                                              \
-    CLB_KERNEL void name(uint m, uint n, uint k, real alpha, real beta, global const real *pa,     \
-                         ulong pa_off, global const real *pb, ulong pb_off, global real *c,        \
-                         ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut,                  \
-                         int c_cut CLB_LAUNCH_PARAMETERS)                                          \
-    {                                                                                              \
-        CLB_NOTE_LAUNCH();                                                                         \
-        multiply_block(m, n, k, alpha, beta, pa + pa_off, 0, pb + pb_off, 0, c + c_off, ldc,       \
-                       source, (cuts){kind, a_cut, b_cut, c_cut});                                 \
+#define CLB_SKIP_KERNEL(name, source)                                                          \
+    CLB_KERNEL void name(uint m, uint n, uint k, real alpha, real beta, global const real *pa, \
+                         ulong pa_off, global const real *pb, ulong pb_off, global real *c,    \
+                         ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut,              \
+                         int c_cut CLB_LAUNCH_PARAMETERS)                                      \
+    {                                                                                          \
+        CLB_NOTE_LAUNCH();                                                                     \
+        multiply_block(m, n, k, alpha, beta, pa + pa_off, 0, pb + pb_off, 0, c + c_off, ldc,   \
+                       source, (cuts){kind, a_cut, b_cut, c_cut});                             \
     }
 
 CLB_SKIP_KERNEL(clb_gemm_skip, CLB_B_PACKED)

@@ -101,14 +101,14 @@ static inline void pack_b(global const double *src, ulong di, ulong dp, uint w, 
 
 /* A packing kernel for an operand of which (i, p) is at i*di + p*dp; `parts` are the real rows in
  * one of the caller's. */
-#define CLB_DMMA_KERNEL(name, pack, di, dp, parts)                                                 \
-    CLB_PACK_KERNEL void name(global const double *src, ulong src_off, ulong ld, uint w, uint k,   \
-                              global double *dst,                                                  \
-                              ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)              \
-    {                                                                                              \
-        CLB_NOTE_LAUNCH();                                                                         \
-        pack(src + CLB_PARTS * src_off, di, dp, parts * w, CLB_PARTS * k, dst + dst_off,           \
-             CLB_CONJ);                                                                            \
+#define CLB_DMMA_KERNEL(name, pack, di, dp, parts)                                               \
+    CLB_PACK_KERNEL void name(global const double *src, ulong src_off, ulong ld, uint w, uint k, \
+                              global double *dst,                                                \
+                              ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)            \
+    {                                                                                            \
+        CLB_NOTE_LAUNCH();                                                                       \
+        pack(src + CLB_PARTS * src_off, di, dp, parts * w, CLB_PARTS * k, dst + dst_off,         \
+             CLB_CONJ);                                                                          \
     }
 
 CLB_DMMA_KERNEL(clb_pack_a_n, pack_a, 1, ld, CLB_PARTS)
@@ -585,22 +585,22 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
     store_tile(acc, m, n, alpha, beta, c, ldc, row + wm + lane / 4, col + wn + lane % 4 * 2);
 }
 
-#define CLB_RAW_KERNEL(name, a_turned, b_turned)                                                   \
-    CLB_GEMM_KERNEL void name(uint m, uint n, uint k, double alpha, double beta,                   \
-                              global const double *a, ulong a_off, ulong lda,                      \
-                              global const double *b, ulong b_off, ulong ldb, global double *c,    \
-                              ulong c_off, ulong ldc CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS)    \
-    {                                                                                              \
-        CLB_NOTE_LAUNCH();                                                                         \
-        local double la[CLB_STAGES * CLB_RAW_SIZE(CLB_MR, a_turned)]                               \
-            __attribute__((aligned(128)));                                                         \
-        local double lb[CLB_STAGES * CLB_RAW_SIZE(CLB_NR, b_turned)]                               \
-            __attribute__((aligned(128)));                                                         \
-        local ulong barriers[2 * CLB_STAGES];                                                      \
-        CLB_EXCHANGE(double, 2);                                                                   \
-                                                                                                   \
-        raw_product(m, n, k, alpha, beta, a + a_off, lda, b + b_off, ldb, c + c_off, ldc, part,    \
-                    part_stride, a_turned, b_turned, la, lb, barriers, exchange);                  \
+#define CLB_RAW_KERNEL(name, a_turned, b_turned)                                                \
+    CLB_GEMM_KERNEL void name(uint m, uint n, uint k, double alpha, double beta,                \
+                              global const double *a, ulong a_off, ulong lda,                   \
+                              global const double *b, ulong b_off, ulong ldb, global double *c, \
+                              ulong c_off, ulong ldc CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS) \
+    {                                                                                           \
+        CLB_NOTE_LAUNCH();                                                                      \
+        local double la[CLB_STAGES * CLB_RAW_SIZE(CLB_MR, a_turned)]                            \
+            __attribute__((aligned(128)));                                                      \
+        local double lb[CLB_STAGES * CLB_RAW_SIZE(CLB_NR, b_turned)]                            \
+            __attribute__((aligned(128)));                                                      \
+        local ulong barriers[2 * CLB_STAGES];                                                   \
+        CLB_EXCHANGE(double, 2);                                                                \
+                                                                                                \
+        raw_product(m, n, k, alpha, beta, a + a_off, lda, b + b_off, ldb, c + c_off, ldc, part, \
+                    part_stride, a_turned, b_turned, la, lb, barriers, exchange);               \
     }
 
 CLB_RAW_KERNEL(clb_gemm_nn, false, true)

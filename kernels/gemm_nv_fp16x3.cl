@@ -182,19 +182,19 @@ static inline void load_rows(global const float *src, ulong ld, uint w, uint k, 
 
 /* A packing kernel for an operand in panels of `width` rows; `parts` are the real rows in one of
  * the caller's. */
-#define CLB_FP16_KERNEL(name, width, parts, load, of_a)                                            \
-    CLB_PACK_KERNEL void name(global const float *src, ulong src_off, ulong ld, uint w, uint k,    \
-                              global uchar *dst, ulong dst_off,                                    \
-                              global uint *flag CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)          \
-    {                                                                                              \
-        CLB_NOTE_LAUNCH();                                                                         \
-        local float block[CLB_KU * (width + 1)];                                                   \
-        local uint largest[width + CLB_KU + 1];                                                    \
-                                                                                                   \
-        load(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k, width, of_a, CLB_CONJ,       \
-             block);                                                                               \
-        pack_block(block, largest, dst + dst_off + packed_index() * CLB_BLOCK(width), width,       \
-                   flag);                                                                          \
+#define CLB_FP16_KERNEL(name, width, parts, load, of_a)                                         \
+    CLB_PACK_KERNEL void name(global const float *src, ulong src_off, ulong ld, uint w, uint k, \
+                              global uchar *dst, ulong dst_off,                                 \
+                              global uint *flag CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)       \
+    {                                                                                           \
+        CLB_NOTE_LAUNCH();                                                                      \
+        local float block[CLB_KU * (width + 1)];                                                \
+        local uint largest[width + CLB_KU + 1];                                                 \
+                                                                                                \
+        load(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k, width, of_a, CLB_CONJ,    \
+             block);                                                                            \
+        pack_block(block, largest, dst + dst_off + packed_index() * CLB_BLOCK(width), width,    \
+                   flag);                                                                       \
     }
 
 CLB_FP16_KERNEL(clb_pack_a_n, CLB_MR, CLB_PARTS, load_rows, true)

@@ -85,7 +85,7 @@
 #if CLB_COPY == 0 && CLB_STAGES != 2
 #error "copies through registers need two stages"
 #endif
-#if CLB_COPY == 0 &&                                                                               \
+#if CLB_COPY == 0 && \
     ((CLB_MR * CLB_KU) % (CLB_WG * CLB_VW) || (CLB_NR * CLB_KU) % (CLB_WG * CLB_VW))
 #error "a tile must be whole vectors for every work-item"
 #endif

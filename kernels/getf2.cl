@@ -345,7 +345,7 @@ CLB_INLINE void subtract_product(real *c, const real *l, const real *u)
 /* ---- the panel ---- */
 
 /* Parameters: the work-group's local memory. */
-#define SHARED                                                                                     \
+#define SHARED \
     local code *keys, local uint *poss, local uint *mine, local uint *slots, local uint *lost
 #define SHARED_AS_IS keys, poss, mine, slots, lost
 
@@ -469,8 +469,8 @@ CLB_INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width,
     return pos;
 }
 
-#define COLUMNS(width, begin, end)                                                                 \
-    columns(begin, min(n, (uint)(end)), min(m, n), r, width, exists, pos, &zero, aside, ipiv,      \
+#define COLUMNS(width, begin, end)                                                            \
+    columns(begin, min(n, (uint)(end)), min(m, n), r, width, exists, pos, &zero, aside, ipiv, \
             column, exchange, tag, SHARED_AS_IS)
 
 /* ---- moves ---- */
