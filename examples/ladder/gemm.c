@@ -104,9 +104,8 @@ static clb_status launch_slabs(const struct climb *climb)
                                                CLB_ARG(climb->other[1]->mem),
                                                CLB_ARG(climb->c->mem)};
         status = launch(climb, "copy_slab", copied, CLB_COUNT_OF(copied), n * width, 1, NULL);
-        if (status == CLB_OK)
-            status =
-                launch(climb, climb->rung->kernel, product, CLB_COUNT_OF(product), n, width, NULL);
+        CLB_THEN(status, launch(climb, climb->rung->kernel, product, CLB_COUNT_OF(product), n,
+                                width, NULL));
     }
     return status;
 }
@@ -180,11 +179,10 @@ static clb_status climb_production(struct climb *climb)
     const struct clb_gemm_variant *variant;
     struct rung result = {"the library's kernel", "", NAN, NAN, 1};
     clb_status status = clear_result(climb);
-    if (status == CLB_OK)
-        status = clb_gemm_variant_get(ladder->measure.runtime, ladder->measure.precision, &variant);
-    if (status == CLB_OK)
-        status = clb_resident_open(&product, ladder->measure.runtime, ladder->measure.queue_set,
-                                   variant, ladder->n, ladder->n, ladder->n);
+    CLB_THEN(status,
+             clb_gemm_variant_get(ladder->measure.runtime, ladder->measure.precision, &variant));
+    CLB_THEN(status, clb_resident_open(&product, ladder->measure.runtime, ladder->measure.queue_set,
+                                       variant, ladder->n, ladder->n, ladder->n));
     product.a = climb->a->mem;
     product.b = climb->b->mem;
     product.c = climb->c->mem;
@@ -209,14 +207,11 @@ clb_status ladder_climb_gemm(struct ladder *ladder)
     clb_status status = CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(buffers) && status == CLB_OK; i++)
         status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, bytes, buffers[i]);
-    if (status == CLB_OK)
-        status = clb_queue_write_now(ladder->queue, climb.a->mem, 0, ladder->bytes, ladder->a);
-    if (status == CLB_OK)
-        status = clb_queue_write_now(ladder->queue, climb.b->mem, 0, ladder->bytes, ladder->b);
+    CLB_THEN(status, clb_queue_write_now(ladder->queue, climb.a->mem, 0, ladder->bytes, ladder->a));
+    CLB_THEN(status, clb_queue_write_now(ladder->queue, climb.b->mem, 0, ladder->bytes, ladder->b));
     for (size_t i = 0; i < CLB_COUNT_OF(rungs) && status == CLB_OK; i++)
         status = climb_rung(&climb, &rungs[i]);
-    if (status == CLB_OK)
-        status = climb_production(&climb);
+    CLB_THEN(status, climb_production(&climb));
     bool idle = clb_queue_set_settle(measure->queue_set);
     for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
         clb_buffer_end(measure->runtime, *buffers[i], idle);

@@ -226,9 +226,8 @@ static double measure_peak(const struct ladder *ladder)
              width);
     clb_status status =
         clb_program_get(measure->runtime, &kernel_ladder_peak, options, &peak.program);
-    if (status == CLB_OK)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, peak.items * width * size,
-                                &peak.results);
+    CLB_THEN(status, clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, peak.items * width * size,
+                                    &peak.results));
     double seconds = status == CLB_OK ? clb_measure_seconds(run_peak, &peak, true) : NAN;
     clb_buffer_put(measure->runtime, peak.results);
     return isfinite(seconds)

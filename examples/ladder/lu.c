@@ -116,14 +116,11 @@ static clb_status run_naive(void *argument)
         const struct step column = {"column", k, ITEMS, 1, {ITEMS, 1}, .has_pivots = true},
                           rank_one = {"rank_one", k, n, n, .first = 0};
         status = launch(lu, &column, NULL, NULL);
-        if (status == CLB_OK)
-            status = launch(lu, &rank_one, NULL, NULL);
+        CLB_THEN(status, launch(lu, &rank_one, NULL, NULL));
     }
-    if (status == CLB_OK)
-        status = fetch_matrix(lu);
-    if (status == CLB_OK)
-        status = clb_queue_read_now(lu->ladder->queue, lu->pivots->mem, 0, n * sizeof(cl_uint),
-                                    lu->pivot);
+    CLB_THEN(status, fetch_matrix(lu));
+    CLB_THEN(status, clb_queue_read_now(lu->ladder->queue, lu->pivots->mem, 0, n * sizeof(cl_uint),
+                                        lu->pivot));
     return status;
 }
 
@@ -179,13 +176,11 @@ static clb_status run_synchronous(void *argument)
             break;
         factor_panel(lu, k);
         status = clb_queue_write_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host);
-        if (status == CLB_OK)
-            status = clb_queue_write_now(queue, lu->pivots->mem, k * sizeof(cl_uint),
-                                         PANEL * sizeof(cl_uint), lu->pivot + k);
+        CLB_THEN(status, clb_queue_write_now(queue, lu->pivots->mem, k * sizeof(cl_uint),
+                                             PANEL * sizeof(cl_uint), lu->pivot + k));
         for (size_t i = 0; i < (rest > 0 ? 3 : 1) && status == CLB_OK; i++)
             status = launch(lu, &steps[i], NULL, NULL);
-        if (status == CLB_OK)
-            status = clb_queue_finish(queue);
+        CLB_THEN(status, clb_queue_finish(queue));
     }
     return status == CLB_OK ? fetch_matrix(lu) : status;
 }
@@ -201,24 +196,20 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
     clb_status status = clb_queue_write(set->upload, lu->pivots->mem,
                                         CLB_LINE(k * sizeof(cl_uint), PANEL * sizeof(cl_uint)),
                                         lu->pivot + k, NULL, NULL);
-    if (status == CLB_OK)
-        status = clb_queue_write(set->upload, lu->a->mem, CLB_LINE(offset, panel_bytes(lu)),
-                                 lu->panel->host, NULL, &sent);
-    if (status == CLB_OK)
-        status = clb_queue_flush(set->upload);
+    CLB_THEN(status, clb_queue_write(set->upload, lu->a->mem, CLB_LINE(offset, panel_bytes(lu)),
+                                     lu->panel->host, NULL, &sent));
+    CLB_THEN(status, clb_queue_flush(set->upload));
     const struct step swap = swap_step(lu, k), solve = solve_step(lu, k),
                       ahead = update_step(lu, true, k, next, PANEL),
                       rest = update_step(lu, true, k, next + PANEL, n - clb_min(n, next + PANEL));
-    if (status == CLB_OK)
-        status = launch(lu, &swap, sent, NULL);
+    CLB_THEN(status, launch(lu, &swap, sent, NULL));
     if (status == CLB_OK && next < n)
         status = launch(lu, &solve, NULL, NULL);
     if (status == CLB_OK && next < n)
         status = launch(lu, &ahead, NULL, &ready);
     if (status == CLB_OK && next + PANEL < n)
         status = launch(lu, &rest, NULL, NULL);
-    if (status == CLB_OK)
-        status = clb_queue_flush(set->queue);
+    CLB_THEN(status, clb_queue_flush(set->queue));
     if (status == CLB_OK && next < n)
         status = clb_queue_read(set->upload, lu->a->mem,
                                 CLB_LINE(offset + panel_bytes(lu), panel_bytes(lu)),
@@ -237,12 +228,11 @@ static clb_status run_pipelined(void *argument)
     struct clb_queue_set *set = lu->ladder->measure.queue_set;
     size_t n = lu->ladder->n;
     clb_status status = send_matrix(lu);
-    if (status == CLB_OK)
-        status = clb_queue_read_now(set->queue, lu->a->mem, 0, panel_bytes(lu), lu->panel->host);
+    CLB_THEN(status,
+             clb_queue_read_now(set->queue, lu->a->mem, 0, panel_bytes(lu), lu->panel->host));
     for (size_t k = 0; k < n && status == CLB_OK; k += PANEL)
         status = pipeline_step(lu, k);
-    if (status == CLB_OK)
-        status = clb_queue_finish(set->upload);
+    CLB_THEN(status, clb_queue_finish(set->upload));
     return status == CLB_OK ? fetch_matrix(lu) : status;
 }
 
@@ -292,13 +282,11 @@ clb_status ladder_climb_lu(struct ladder *ladder)
     lu.getrf = clb_next_get(&symbol->next, __builtin_return_address(0));
     lu.pivot = calloc(n, sizeof *lu.pivot);
     clb_status status = lu.pivot == NULL ? CLB_ERR_NOMEM : CLB_OK;
-    if (status == CLB_OK)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, ladder->bytes, &lu.a);
-    if (status == CLB_OK)
-        status =
-            clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, n * sizeof(cl_uint), &lu.pivots);
-    if (status == CLB_OK)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, panel_bytes(&lu), &lu.panel);
+    CLB_THEN(status, clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, ladder->bytes, &lu.a));
+    CLB_THEN(status,
+             clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, n * sizeof(cl_uint), &lu.pivots));
+    CLB_THEN(status,
+             clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, panel_bytes(&lu), &lu.panel));
     for (size_t i = 0; i < CLB_COUNT_OF(rungs) && status == CLB_OK; i++)
         status = climb_rung(&lu, &rungs[i]);
     bool idle = clb_queue_set_settle(measure->queue_set);

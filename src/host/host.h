@@ -40,6 +40,16 @@ typedef enum clb_status {
     CLB_ERR_STARTING     /* not ready yet, and the calling thread may not wait for it */
 } clb_status;
 
+/* The next step of a function, unless one has failed; and one without which the function returns.
+ */
+#define CLB_THEN(status, step) ((status) = (status) == CLB_OK ? (step) : (status))
+#define CLB_TRY(step)                     \
+    do {                                  \
+        const clb_status tried_ = (step); \
+        if (tried_ != CLB_OK)             \
+            return tried_;                \
+    } while (0)
+
 const char *clb_status_name(clb_status status);
 
 /* Element types, in LAPACK's order. */

@@ -39,10 +39,8 @@ static clb_status try_call(struct dense_check *check, struct clb_call call,
     call.wide = true;
     clb_status status =
         clb_trial_open(&trial, workspace->runtime, workspace->queue, &call, numbers);
-    if (status == CLB_OK)
-        status = compute(check, &trial, &bad);
-    if (status == CLB_OK)
-        status = bad == 0 ? clb_trial_judge(&trial) : CLB_ERR_BUILD;
+    CLB_THEN(status, compute(check, &trial, &bad));
+    CLB_THEN(status, bad == 0 ? clb_trial_judge(&trial) : CLB_ERR_BUILD);
     clb_trial_close(&trial, clb_workspace_finish(workspace));
     return status;
 }
@@ -66,10 +64,9 @@ static clb_status run_check(void *argument)
     struct dense_check *check = argument;
     struct clb_workspace workspace;
     clb_status status = clb_step_need(check->runtime, check->step, check->variant->precision);
-    if (status == CLB_OK)
-        status =
-            (check->step == CLB_STEP_SYSTEMS ? clb_workspace_open_unchecked : clb_workspace_open)(
-                &workspace, check->runtime, check->variant, &check->limits);
+    CLB_THEN(status,
+             (check->step == CLB_STEP_SYSTEMS ? clb_workspace_open_unchecked : clb_workspace_open)(
+                 &workspace, check->runtime, check->variant, &check->limits));
     if (status == CLB_OK) {
         check->workspace = &workspace;
         status = check->check_all(check);
@@ -118,19 +115,16 @@ static clb_status make_copies(struct clb_workspace *workspace, const struct clb_
     for (size_t i = 0; i < n; i++)
         moves[i] = (struct clb_move){(cl_uint)i, (cl_uint)(n - 1 - i)};
     clb_status status = clb_dmat_send_moves(workspace, n);
-    if (status == CLB_OK)
-        status = clb_dmat_move_copy(workspace, &x[OF_B], &x[REVERSED], n);
+    CLB_THEN(status, clb_dmat_move_copy(workspace, &x[OF_B], &x[REVERSED], n));
     for (int twice = 0; twice < 2 && status == CLB_OK; twice++)
         status = clb_dmat_move(workspace, &x[REVERSED], n);
     status = status == CLB_OK ? clb_queue_finish(workspace->queue) : status;
     for (size_t i = 0; i < n; i++)
         order[i] = (cl_uint)(n - 1 - i);
-    if (status == CLB_OK)
-        status = clb_dmat_send_moves(workspace, n);
-    if (status == CLB_OK)
-        status = clb_dmat_permute(workspace, &x[REVERSED], &x[RESTORED], workspace->moves->mem);
-    if (status == CLB_OK)
-        status = clb_dmat_trapezoid(workspace, &x[OF_B], &x[TRAPEZOID], true);
+    CLB_THEN(status, clb_dmat_send_moves(workspace, n));
+    CLB_THEN(status,
+             clb_dmat_permute(workspace, &x[REVERSED], &x[RESTORED], workspace->moves->mem));
+    CLB_THEN(status, clb_dmat_trapezoid(workspace, &x[OF_B], &x[TRAPEZOID], true));
     return status == CLB_OK ? clb_dmat_triangle_copy(workspace, &x[OF_A], &x[UPPER], true) : status;
 }
 
@@ -176,10 +170,8 @@ static clb_status check_copies(struct clb_workspace *workspace, size_t n, size_t
     }
     for (size_t c = 0, at = 0; c < COPIES; at += x[c++].cols)
         x[c] = clb_dmat_part(&all, 0, at, n, c == OF_A || c == UPPER ? n : rhs);
-    if (status == CLB_OK)
-        status = make_copies(workspace, x);
-    if (status == CLB_OK)
-        status = clb_queue_read_now(workspace->queue, buffer->mem, 0, bytes, data);
+    CLB_THEN(status, make_copies(workspace, x));
+    CLB_THEN(status, clb_queue_read_now(workspace->queue, buffer->mem, 0, bytes, data));
     for (enum copies c = REVERSED; c < COPIES && status == CLB_OK; c++)
         status = copy_is_right(precision, data, x, c) ? CLB_OK : CLB_ERR_BUILD;
     clb_buffer_end(workspace->runtime, buffer, clb_workspace_finish(workspace));
@@ -191,8 +183,7 @@ static clb_status check_systems(void *context, struct clb_check_size size)
 {
     struct dense_check *check = context;
     clb_status status = solve_random(check, false, size.m, size.n);
-    if (status == CLB_OK)
-        status = solve_random(check, true, size.m, size.n);
+    CLB_THEN(status, solve_random(check, true, size.m, size.n));
     return status == CLB_OK ? check_copies(check->workspace, size.m, size.n) : status;
 }
 
@@ -241,12 +232,9 @@ static clb_status factor_panel(struct dense_check *check, const struct clb_trial
     struct clb_workspace *workspace = check->workspace;
     const struct clb_dmat x = matrix_of(trial, 0);
     struct clb_getf2 panel;
-    clb_status status = clb_getf2_prepare(&panel, workspace, x.rows, x.cols);
-    if (status != CLB_OK)
-        return status;
-    status = clb_getf2_enqueue(&panel, workspace, &x, 0, x.cols);
-    if (status == CLB_OK)
-        status = clb_getf2_read(&panel, workspace, 0, x.cols, trial->call.ipiv, bad);
+    CLB_TRY(clb_getf2_prepare(&panel, workspace, x.rows, x.cols));
+    clb_status status = clb_getf2_enqueue(&panel, workspace, &x, 0, x.cols);
+    CLB_THEN(status, clb_getf2_read(&panel, workspace, 0, x.cols, trial->call.ipiv, bad));
     clb_getf2_close(&panel, workspace, clb_workspace_finish(workspace));
     return status;
 }
@@ -279,9 +267,7 @@ static clb_status check_all_panels(struct dense_check *check)
 {
     struct clb_getf2 *like = &check->like;
     const struct clb_check_size largest = largest_panel(like);
-    clb_status status = clb_getf2_get_program(like, check->workspace);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_getf2_get_program(like, check->workspace));
     size_t width = like->width, block = like->block, group = like->group;
     const struct clb_check_size sizes[] = {{5, 3, 0},
                                            {1, 1, 0},
@@ -350,14 +336,12 @@ static clb_status check_all_blocks(struct dense_check *check)
 {
     struct clb_check_size sizes[CLB_MAX_BLOCK + 1] = {{.n = 5}};
     struct clb_potf2 block;
-    clb_status status = clb_potf2_prepare(&block, check->workspace);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_potf2_prepare(&block, check->workspace));
     const struct clb_check_programs programs = {"blocks 2", check->runtime, {block.program}};
     for (size_t n = 1; n <= block.most; n++)
         sizes[n].n = n;
     check->block = &block;
-    status = clb_check_sizes(&programs, sizes, 1 + block.most, factor_definite, check);
+    clb_status status = clb_check_sizes(&programs, sizes, 1 + block.most, factor_definite, check);
     clb_potf2_close(&block, check->workspace, clb_workspace_finish(check->workspace));
     return status;
 }

@@ -88,8 +88,7 @@ clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *work
     clb_status status = getf2_begin(panel, workspace);
     panel->rows = rows;
     panel->cols = cols;
-    if (status == CLB_OK)
-        status = getf2_get_memory(panel, workspace);
+    CLB_THEN(status, getf2_get_memory(panel, workspace));
     if (status != CLB_OK)
         clb_getf2_close(panel, workspace, true);
     return status;
@@ -201,10 +200,8 @@ static clb_status do_strips(const struct getf2_work *work, struct clb_order orde
         const struct clb_order of_strip = {.after = begins ? order.after : NULL,
                                            .event = ends ? order.event : NULL};
         status = factor_strip(work, k, width, of_strip);
-        if (status == CLB_OK)
-            status = getf2_follow_strip(work, k, width);
-        if (status == CLB_OK)
-            status = update_strip(work, k, width);
+        CLB_THEN(status, getf2_follow_strip(work, k, width));
+        CLB_THEN(status, update_strip(work, k, width));
     }
     return status;
 }
@@ -229,10 +226,8 @@ static clb_status follow_block(const struct getf2_work *work)
     clb_status status = clb_dmat_move_by(workspace, &others, &moves, k - work->first, width);
     if (status == CLB_OK && right > 0)
         status = clb_dmat_pack_triangle(workspace, &triangle);
-    if (status == CLB_OK)
-        status = clb_dmat_solve(workspace, &triangle, &top);
-    if (status == CLB_OK)
-        status = clb_dmat_update(workspace, &update);
+    CLB_THEN(status, clb_dmat_solve(workspace, &triangle, &top));
+    CLB_THEN(status, clb_dmat_update(workspace, &update));
     return status;
 }
 
@@ -246,8 +241,7 @@ static clb_status do_blocks(struct getf2_work *work, struct clb_order order)
         work->block = k;
         work->block_width = clb_min(work->panel->block, end - k);
         status = do_strips(work, order);
-        if (status == CLB_OK)
-            status = follow_block(work);
+        CLB_THEN(status, follow_block(work));
     }
     return status;
 }
@@ -267,8 +261,7 @@ static clb_status do_in_turn(struct getf2_work *work)
     bool waits = strips.last_strip != NULL && strips.last_queue != work->workspace->queue;
     const struct clb_order order = {.after = waits ? strips.last_strip : NULL, .event = &event};
     clb_status status = do_blocks(work, order);
-    if (status == CLB_OK)
-        status = clb_queue_flush(work->workspace->queue);
+    CLB_THEN(status, clb_queue_flush(work->workspace->queue));
     /* The next panel can't wait for these strips by an event, so they must have ended before the
      * lock is released. */
     if (status != CLB_OK && !clb_workspace_finish(work->workspace))
@@ -303,11 +296,8 @@ struct clb_moves clb_getf2_moves(const struct clb_getf2 *panel, size_t first, si
 clb_status clb_getf2_read(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t first,
                           size_t count, int64_t *ipiv, size_t *info)
 {
-    clb_status status =
-        clb_queue_read_now(workspace->queue, panel->state->mem, 0,
-                           (STATE_IPIV + first + count) * sizeof(cl_int), panel->state_host);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_queue_read_now(workspace->queue, panel->state->mem, 0,
+                               (STATE_IPIV + first + count) * sizeof(cl_int), panel->state_host));
     if (panel->state_host[STATE_FAILED] != 0) {
         clb_log(CLB_LOG_WARN, "a work-group waited in vain for another");
         return CLB_ERR_OPENCL;

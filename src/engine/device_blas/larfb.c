@@ -62,9 +62,9 @@ clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_wor
     at = reflect_place(&reflectors->t, at, nb, count, reflectors->element);
     clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE,
                                        at * reflectors->element, &reflectors->memory);
-    if (status == CLB_OK)
-        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST,
-                                reflectors->t.ld * count * reflectors->element, &reflectors->host);
+    CLB_THEN(status,
+             clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST,
+                            reflectors->t.ld * count * reflectors->element, &reflectors->host));
     if (status != CLB_OK)
         return status;
     reflectors->v.mem = reflectors->t.mem = reflectors->memory->mem;
@@ -186,14 +186,12 @@ clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, 
     clb_status status = CLB_OK;
     for (size_t k = first; k < end && status == CLB_OK; k += reflectors->nb)
         status = enqueue_s(reflectors, k);
-    if (status == CLB_OK)
-        status = clb_queue_read_now(queue, t->mem, offset, bytes, host);
+    CLB_THEN(status, clb_queue_read_now(queue, t->mem, offset, bytes, host));
     for (size_t k = first; k < end && status == CLB_OK; k += reflectors->nb)
         form_t(reflectors->workspace->variant->precision, count_at(reflectors, k),
                (const char *)reflectors->tau + k * element, host + (k - first) * t->ld * element,
                t->ld);
-    if (status == CLB_OK)
-        status = clb_queue_write(queue, t->mem, CLB_LINE(offset, bytes), host, NULL, NULL);
+    CLB_THEN(status, clb_queue_write(queue, t->mem, CLB_LINE(offset, bytes), host, NULL, NULL));
     return status;
 }
 

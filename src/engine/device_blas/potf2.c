@@ -27,8 +27,8 @@ static clb_status potf2_get_memory(struct clb_potf2 *block, struct clb_workspace
 {
     const size_t bytes = sizeof(cl_int);
     clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, bytes, &block->state);
-    if (status == CLB_OK)
-        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST, bytes, &block->state_host);
+    CLB_THEN(status,
+             clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST, bytes, &block->state_host));
     if (status != CLB_OK)
         return status;
     memset(block->state_host->host, 0, bytes);
@@ -40,8 +40,7 @@ clb_status clb_potf2_prepare(struct clb_potf2 *block, struct clb_workspace *work
 {
     *block = (struct clb_potf2){0};
     clb_status status = potf2_get_program(block, workspace);
-    if (status == CLB_OK)
-        status = potf2_get_memory(block, workspace);
+    CLB_THEN(status, potf2_get_memory(block, workspace));
     if (status != CLB_OK)
         clb_potf2_close(block, workspace, clb_workspace_finish(workspace));
     return status;
@@ -90,9 +89,9 @@ clb_status clb_potf2_look(struct clb_potf2 *block, struct clb_workspace *workspa
 {
     *info = 0;
     clb_status status = potf2_take(block, workspace, info);
-    if (status == CLB_OK)
-        status = clb_queue_read(workspace->queue, block->state->mem, CLB_LINE(0, sizeof(cl_int)),
-                                block->state_host->host, NULL, &block->seen);
+    CLB_THEN(status,
+             clb_queue_read(workspace->queue, block->state->mem, CLB_LINE(0, sizeof(cl_int)),
+                            block->state_host->host, NULL, &block->seen));
     return status == CLB_OK ? clb_queue_flush(workspace->queue) : status;
 }
 

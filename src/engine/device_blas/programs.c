@@ -75,10 +75,7 @@ static clb_status get_programs(struct clb_workspace *workspace)
              "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu -DCLB_WG=%zu",
              clb_precision_real_size(precision) == sizeof(double),
              clb_precision_parts(precision) > 1, cpu, workspace->block, group);
-    clb_status status =
-        clb_program_get(workspace->runtime, &clb_kernel_trsm, options, &workspace->trsm);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_program_get(workspace->runtime, &clb_kernel_trsm, options, &workspace->trsm));
     snprintf(options, sizeof options, "-DCLB_SIZE=%zu -DCLB_CPU=%d -DCLB_MOVES=%zu -DCLB_WG=%zu",
              clb_precision_size(precision), cpu, 2 * CLB_MAX_SWAPS, group);
     return clb_program_get(workspace->runtime, &clb_kernel_laswp, options, &workspace->laswp);

@@ -316,10 +316,8 @@ static clb_status solve_range(const struct solve *solve, size_t i0, size_t n)
         return solve_block(solve, i0, n);
     size_t n1 = clb_round_up(n / 2, block);
     clb_status status = solve_range(solve, i0, n1);
-    if (status == CLB_OK)
-        status = trsm_update(solve, i0, n1, n);
-    if (status == CLB_OK)
-        status = solve_range(solve, i0 + n1, n - n1);
+    CLB_THEN(status, trsm_update(solve, i0, n1, n));
+    CLB_THEN(status, solve_range(solve, i0 + n1, n - n1));
     return status;
 }
 

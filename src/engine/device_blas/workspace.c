@@ -77,8 +77,7 @@ clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
                                         const struct clb_workspace_limits *limits)
 {
     clb_status status = workspace_begin(workspace, runtime, variant);
-    if (status == CLB_OK)
-        status = clb_queue_set_acquire(runtime, &workspace->queue_set);
+    CLB_THEN(status, clb_queue_set_acquire(runtime, &workspace->queue_set));
     if (status == CLB_OK) {
         workspace->queue = workspace->queue_set->queue;
         status = workspace_get_memory(workspace, limits);
@@ -103,9 +102,8 @@ clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtim
 {
     *workspace = (struct clb_workspace){0};
     clb_status status = clb_workspace_prepare(runtime, variant);
-    if (status == CLB_OK)
-        status =
-            clb_workspace_open_unchecked(workspace, runtime, clb_plain_variant(variant), limits);
+    CLB_THEN(status,
+             clb_workspace_open_unchecked(workspace, runtime, clb_plain_variant(variant), limits));
     if (status == CLB_OK)
         workspace->direct = clb_direct_prepare(clb_plain_variant(variant)) == CLB_OK;
     return status;

@@ -156,9 +156,7 @@ static clb_status write_part(struct discrete_run *run, const struct clb_transfer
     bool clean;
     clb_status status = check_flag(run, strip, &clean);
     if (status == CLB_OK && !clb_queue_has_run(run->queue_set[0]->queue, strip->packing_launches))
-        status = CLB_ERR_OPENCL;
-    if (status != CLB_OK)
-        return status;
+        CLB_TRY(CLB_ERR_OPENCL);
     if (!clean ||
         (atomic_load_explicit(&run->schedule.step[strip->step].infinite, memory_order_relaxed) &&
          !clb_part_is_exact(run->problem, &part, slot, strip->ldc)))
@@ -230,9 +228,7 @@ static clb_status get_buffers(struct discrete_run *run)
     struct clb_discrete_plan *plan = &run->plan;
     const bool split = run->variant->split, scales = run->variant->scales;
     get_whole(run);
-    clb_status status = run->whole != NULL ? CLB_OK : make_in_one_part(run);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(run->whole != NULL ? CLB_OK : make_in_one_part(run));
     plan->raw_slots = clb_min(plan->raw_slots, run->schedule.loads);
     plan->strip_slots = run->whole != NULL ? 1 : clb_min(plan->strip_slots, run->schedule.strips);
     const struct clb_need need[NEEDS] = {
@@ -571,8 +567,7 @@ static clb_status read_flag(struct discrete_run *run, size_t s)
     clb_status status =
         clb_queue_read(run->queue_set[0]->queue, mem_of(run, FLAG, 0), CLB_LINE(0, sizeof(cl_uint)),
                        (cl_uint *)run->need[WORDS].buffer[0]->host + s, NULL, &step->checked);
-    if (status == CLB_OK)
-        status = clb_queue_flush(run->queue_set[0]->queue);
+    CLB_THEN(status, clb_queue_flush(run->queue_set[0]->queue));
     return status;
 }
 
@@ -587,8 +582,7 @@ static clb_status enqueue_all(struct discrete_run *run)
         size_t waits = step->new_block ? last_strips(run, strip, before) : 0;
         for (size_t i = 0; i < step->loads && status == CLB_OK; i++)
             status = pack_load(run, load++, before, i == 0 ? waits : 0);
-        if (status == CLB_OK)
-            status = read_flag(run, s);
+        CLB_THEN(status, read_flag(run, s));
         for (size_t i = 0; i < step->strips && status == CLB_OK; i++, strip++) {
             const struct clb_transfer *transfer = transfer_of_strip(run, strip);
             if (transfer->written < transfer->pieces || transfer->pieces == 0)
@@ -615,14 +609,10 @@ static clb_status begin_run(struct discrete_run *run)
     clb_status status =
         clb_discrete_make_plan(run->variant, run->problem, clb_memory_available(run->runtime),
                                device->max_alloc, device->unified ? 0 : device->units, &run->plan);
-    if (status == CLB_OK)
-        status = clb_schedule_make(&run->plan, run->problem, &run->schedule);
-    if (status == CLB_OK)
-        status = get_queue_sets(run);
-    if (status == CLB_OK)
-        status = get_buffers(run);
-    if (status == CLB_OK)
-        status = make_parts(run);
+    CLB_THEN(status, clb_schedule_make(&run->plan, run->problem, &run->schedule));
+    CLB_THEN(status, get_queue_sets(run));
+    CLB_THEN(status, get_buffers(run));
+    CLB_THEN(status, make_parts(run));
     return status == CLB_OK ? open_transfers(run) : status;
 }
 
@@ -638,8 +628,7 @@ clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
         progress->kernel = variant->name;
         status = lower_flag(&run);
         clb_transfer_queue_start(&run.transfers, upload_first(&run));
-        if (status == CLB_OK)
-            status = enqueue_all(&run);
+        CLB_THEN(status, enqueue_all(&run));
         if (status == CLB_OK)
             release_loads(&run);
         status = clb_transfer_queue_finish(&run.transfers, status);

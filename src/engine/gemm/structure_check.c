@@ -33,8 +33,7 @@ static clb_status check_one(const struct structure_check *check, const struct cl
     const size_t w = part.m, k = part.n, used = w * k * x->element;
     clb_status status = clb_structure_make(check->queue_set, check->program, check->variant, x, I0,
                                            P0, w, k, to, queue);
-    if (status == CLB_OK)
-        status = clb_queue_read_now(queue, to, 0, used, device);
+    CLB_THEN(status, clb_queue_read_now(queue, to, 0, used, device));
     if (status != CLB_OK)
         return status;
     clb_operand_make(check->variant->precision, x, I0, P0, w, k, 0, x->depth_contiguous ? w : k,
@@ -83,13 +82,10 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
     for (size_t i = 0; i < all / clb_precision_real_size(precision); i++)
         clb_check_put(precision, check.host, i, floor(4096 * clb_check_random(&state)));
     clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
-    if (status == CLB_OK)
-        status = clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes));
-    if (status == CLB_OK)
-        status =
-            clb_queue_write_now(check.queue_set->queue, check.memory[0]->mem, 0, all, check.host);
-    if (status == CLB_OK)
-        status = clb_check_sizes(&programs, parts, CLB_COUNT_OF(parts), check_part, &check);
+    CLB_THEN(status, clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes)));
+    CLB_THEN(status,
+             clb_queue_write_now(check.queue_set->queue, check.memory[0]->mem, 0, all, check.host));
+    CLB_THEN(status, clb_check_sizes(&programs, parts, CLB_COUNT_OF(parts), check_part, &check));
     clb_check_memory_end(runtime, check.memory, CLB_COUNT_OF(bytes),
                          clb_check_end(check.queue_set));
     free(check.host);
@@ -115,8 +111,7 @@ static clb_status build_and_check(void *argument)
     const clb_precision precision = task->variant->precision;
     struct clb_program **program = &expanders[precision].program;
     clb_status status = clb_step_need(task->runtime, CLB_STEP_STRUCTURE, precision);
-    if (status == CLB_OK)
-        status = clb_structure_build(task->runtime, task->variant, program);
+    CLB_THEN(status, clb_structure_build(task->runtime, task->variant, program));
     return status == CLB_OK ? run_check(task->runtime, task->variant, *program) : status;
 }
 

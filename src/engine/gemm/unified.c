@@ -312,10 +312,7 @@ static clb_status open_operands(struct unified_run *run)
             clb_stored(operand->depth_contiguous, 0, 0,
                        x % 2 == CLB_OPERAND_A ? problem->m : problem->n, problem->k);
         size_t bytes;
-        clb_status status =
-            clb_extent_bytes(all.rows, all.cols, operand->ld, operand->element, &bytes);
-        if (status != CLB_OK)
-            return status;
+        CLB_TRY(clb_extent_bytes(all.rows, all.cols, operand->ld, operand->element, &bytes));
         range[x].begin = operand->host;
         range[x].end = operand->host + bytes;
     }
@@ -424,11 +421,11 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
             if (both && part.i0 + part.w == span.end)
                 order.event = &slot->ready;
             status = piece_chunk(run, operand, &part, &pass, turn, &chunk);
-            if (status == CLB_OK)
-                status = clb_gemm_pack(run->queue_set, run->variant, role, &chunk, part.w, pass.k,
-                                       mem_of_slot(run, role, slot),
-                                       clb_packed_offset(run->variant, role, part.i0 - i0, pass.k),
-                                       NULL, order);
+            CLB_THEN(status,
+                     clb_gemm_pack(run->queue_set, run->variant, role, &chunk, part.w, pass.k,
+                                   mem_of_slot(run, role, slot),
+                                   clb_packed_offset(run->variant, role, part.i0 - i0, pass.k),
+                                   NULL, order));
         }
     }
     /* Flush, because the other queue waits for the packing. */
@@ -549,11 +546,10 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
             run, tile, &pass, &rect, turn, product,
             (struct clb_order){.queue = queue, .after = waits ? kept->ready : NULL});
     }
-    if (status == CLB_OK)
-        status = clb_queue_map_results(queue, plan->need[CLB_NEED_C].buffer[slot],
-                                       plan->ldc * tile->rect.cols *
-                                           clb_precision_size(run->variant->precision),
-                                       &run->results[slot], &run->mapped[slot], &run->event[slot]);
+    CLB_THEN(status, clb_queue_map_results(
+                         queue, plan->need[CLB_NEED_C].buffer[slot],
+                         plan->ldc * tile->rect.cols * clb_precision_size(run->variant->precision),
+                         &run->results[slot], &run->mapped[slot], &run->event[slot]));
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
@@ -693,12 +689,9 @@ static clb_status begin_run(struct unified_run *run, struct clb_gemm_progress *p
     clb_status status = clb_queue_set_acquire(run->runtime, &run->queue_set);
     if (status == CLB_OK && run->plan.queues > 1)
         status = clb_queue_set_open_queues(run->queue_set);
-    if (status == CLB_OK)
-        status = open_operands(run);
-    if (status == CLB_OK)
-        status = unified_get_memory(run);
-    if (status == CLB_OK)
-        status = make_tiles(run, progress);
+    CLB_THEN(status, open_operands(run));
+    CLB_THEN(status, unified_get_memory(run));
+    CLB_THEN(status, make_tiles(run, progress));
     /* No units are faulted in here, because the device's threads use all CPUs. The merge faults C
      * in; the call advises the system to use huge pages for that. */
     if (status == CLB_OK)
@@ -739,13 +732,11 @@ clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_ge
     struct unified_run run = {
         .runtime = runtime, .variant = variant, .problem = problem, .expander = expander};
     progress->kernel = variant->name;
-    clb_status status = clb_gemm_make_plan(variant, problem, clb_memory_available(runtime),
-                                           runtime->device.max_alloc, &run.plan);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_gemm_make_plan(variant, problem, clb_memory_available(runtime),
+                               runtime->device.max_alloc, &run.plan));
     run.part = clb_part_depth(variant, runtime->device.units, problem->m, problem->n,
                               clb_min(run.plan.slab, problem->k));
-    status = begin_run(&run, progress);
+    clb_status status = begin_run(&run, progress);
     bool enqueued = status == CLB_OK;
     size_t ahead = run.plan.c_slots - 1;
     for (size_t step = 0; step < run.tiles + ahead && status == CLB_OK; step++) {

@@ -143,8 +143,7 @@ clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
     }
     trial->host = calloc(2, all);
     clb_status status = trial->host != NULL ? CLB_OK : CLB_ERR_NOMEM;
-    if (status == CLB_OK)
-        status = clb_check_memory(runtime, trial->bytes, trial->memory, CLB_CALL_MATRICES);
+    CLB_THEN(status, clb_check_memory(runtime, trial->bytes, trial->memory, CLB_CALL_MATRICES));
     for (size_t i = 0, at = 0; i < CLB_CALL_MATRICES && status == CLB_OK; i++) {
         if (trial->bytes[i] == 0)
             continue;

@@ -54,11 +54,11 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
         if (way->scaled)
             status = clb_gemm_scale(check->queue_set, check->variant, &chunk, count, k,
                                     check->memory[EXPONENTS]->mem, places, (struct clb_order){0});
-        if (status == CLB_OK)
-            status = clb_gemm_pack(check->queue_set, check->variant, role, &chunk, count, k,
-                                   packed->mem, clb_packed_offset(check->variant, role, i, k),
-                                   check->memory[FLAG] != NULL ? check->memory[FLAG]->mem : NULL,
-                                   (struct clb_order){0});
+        CLB_THEN(status,
+                 clb_gemm_pack(check->queue_set, check->variant, role, &chunk, count, k,
+                               packed->mem, clb_packed_offset(check->variant, role, i, k),
+                               check->memory[FLAG] != NULL ? check->memory[FLAG]->mem : NULL,
+                               (struct clb_order){0}));
     }
     return status;
 }
@@ -134,8 +134,7 @@ static clb_status judge_full(const struct full_check *check)
     if (check->memory[FLAG] != NULL)
         status = clb_queue_read_now(check->queue_set->queue, check->memory[FLAG]->mem, 0,
                                     sizeof out_of_range, &out_of_range);
-    if (status == CLB_OK)
-        status = out_of_range != 0 ? CLB_ERR_BUILD : clb_trial_judge(&check->trial);
+    CLB_THEN(status, out_of_range != 0 ? CLB_ERR_BUILD : clb_trial_judge(&check->trial));
     return status;
 }
 
@@ -169,10 +168,8 @@ static clb_status check_way(struct full_check *check, const struct way *way)
         call.beta = add ? clb_scalar_one(precision) : clb_scalar_zero(precision);
         status = clb_trial_open(&check->trial, check->queue_set->runtime, check->queue_set->queue,
                                 &call, &numbers);
-        if (status == CLB_OK)
-            status = full_multiply(check, way, add, most_m, most_n);
-        if (status == CLB_OK)
-            status = judge_full(check);
+        CLB_THEN(status, full_multiply(check, way, add, most_m, most_n));
+        CLB_THEN(status, judge_full(check));
         clb_trial_close(&check->trial, clb_queue_set_settle(check->queue_set));
         most_m = clb_min(most_m, clb_round_up(clb_div_up(check->m, 2), unit_m));
         most_n = clb_min(most_n, clb_round_up(clb_div_up(check->n, 2), unit_n));
@@ -236,8 +233,7 @@ static clb_status check_size(void *context, struct clb_check_size size)
     check.k = clb_max(clb_min(clb_max(size.k, 1), CHECK_MAX),
                       check.variant->tuning.value[CLB_PARAM_MIN_K]);
     clb_status status = get_buffers(&check);
-    if (status == CLB_OK)
-        status = check_ways(&check);
+    CLB_THEN(status, check_ways(&check));
     clb_check_memory_end(check.queue_set->runtime, check.memory, BUFFERS,
                          clb_queue_set_settle(check.queue_set));
     return status;
@@ -268,10 +264,8 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
     const struct clb_check_programs programs = {
         direct ? "products in place 5" : "products 5", runtime, {variant->program}};
     struct full_check check = {.variant = variant, .direct = direct};
-    clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
-    if (status != CLB_OK)
-        return status;
-    status = clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_size, &check);
+    CLB_TRY(clb_queue_set_acquire(runtime, &check.queue_set));
+    clb_status status = clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_size, &check);
     return clb_check_end(check.queue_set) || status != CLB_OK ? status : CLB_ERR_OPENCL;
 }
 
@@ -341,8 +335,7 @@ static clb_status time_products(struct full_check *check, double *seconds, bool 
         double begin = read_clock(device), wall = clb_now();
         status = full_multiply(check, &plain, false, clb_gemm_widest(variant, CLB_OPERAND_A),
                                clb_gemm_widest(variant, CLB_OPERAND_B));
-        if (status == CLB_OK)
-            status = clb_queue_finish(check->queue_set->queue);
+        CLB_THEN(status, clb_queue_finish(check->queue_set->queue));
         *seconds = fmin(*seconds, read_clock(device) - begin);
         least_wall = fmin(least_wall, clb_now() - wall);
         *enough = *seconds >= LONG_ENOUGH && least_wall >= LEAST_WALL;
@@ -372,8 +365,7 @@ clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_v
                                    .n = n,
                                    .k = clb_max(n, variant->tuning.value[CLB_PARAM_MIN_K])};
         status = get_buffers(&check);
-        if (status == CLB_OK)
-            status = time_products(&check, &seconds, &enough);
+        CLB_THEN(status, time_products(&check, &seconds, &enough));
         idle = clb_queue_set_settle(queue_set);
         clb_check_memory_end(runtime, check.memory, BUFFERS, idle);
         clb_trial_close(&check.trial, idle);
@@ -459,9 +451,8 @@ static clb_status skip_multiply(const struct skip_check *check, const struct ski
                                   .b_op_of_a = shared,
                                   .cut = plain ? (struct clb_skip){0} : way->cut};
     clb_status status = skip_pack(check, CLB_OPERAND_A, way->a, plain || !way->packs, 0);
-    if (status == CLB_OK)
-        status = skip_pack(check, CLB_OPERAND_B, way->b, plain || !way->packs,
-                           way->shared == CLB_OP_N ? UINT64_C(1) << 32 : 0);
+    CLB_THEN(status, skip_pack(check, CLB_OPERAND_B, way->b, plain || !way->packs,
+                               way->shared == CLB_OP_N ? UINT64_C(1) << 32 : 0));
     for (int add = 0; add < 2 && status == CLB_OK; add++) {
         product.add = add;
         status =
@@ -477,8 +468,7 @@ static clb_status check_skip(const struct skip_check *check, const struct skip_w
     const size_t n = check->n, element = clb_precision_size(check->variant->precision);
     unsigned char *other = check->host + check->bytes, *all = other + check->bytes;
     clb_status status = skip_multiply(check, way, true, all);
-    if (status == CLB_OK)
-        status = skip_multiply(check, way, false, other);
+    CLB_THEN(status, skip_multiply(check, way, false, other));
     for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
         const bool wanted = way->cut.kind == CLB_SKIP_LOWER   ? e % n >= e / n
                             : way->cut.kind == CLB_SKIP_UPPER ? e % n <= e / n
@@ -572,12 +562,9 @@ clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gem
     if (check.host == NULL)
         return CLB_ERR_NOMEM;
     clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
-    if (status == CLB_OK)
-        status = clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes));
-    if (status == CLB_OK)
-        status = clb_gemm_prelaunch_cut(check.queue_set, variant);
-    if (status == CLB_OK)
-        status = clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_order, &check);
+    CLB_THEN(status, clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes)));
+    CLB_THEN(status, clb_gemm_prelaunch_cut(check.queue_set, variant));
+    CLB_THEN(status, clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_order, &check));
     clb_check_memory_end(runtime, check.memory, CLB_COUNT_OF(bytes),
                          clb_check_end(check.queue_set));
     free(check.host);

@@ -138,9 +138,7 @@ clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program
     struct clb_argument given[MOST_ARGUMENTS];
     size_t used = 0;
     cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_queue_set_kernel(queue_set, program, name, &kernel));
     for (size_t i = 0; i < count; i++) {
         if (arguments[i].size != 0)
             given[used++] = arguments[i];

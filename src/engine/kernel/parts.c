@@ -160,9 +160,7 @@ clb_status clb_product_in_parts(struct clb_queue_set *queue_set,
     each.c_offset = 0;
     each.ldc = part_ld(variant, product->m);
     each.add = each.subtract = each.negate = false;
-    clb_status status = clb_product_launch(queue_set, variant, &each,
-                                           product->part == 0 ? product->k : product->part, first);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_product_launch(queue_set, variant, &each,
+                               product->part == 0 ? product->k : product->part, first));
     return sum_parts(queue_set, variant, product, last);
 }

@@ -161,9 +161,8 @@ clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
     if (!clb_device_has(&queue_set->runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
         return CLB_OK;
     clb_status status = prelaunch_packs(queue_set, variant, CLB_TRIANGLE_LOW);
-    if (status == CLB_OK)
-        status =
-            prelaunch_product(queue_set, variant, (struct clb_product){.cut.kind = CLB_SKIP_LOWER});
+    CLB_THEN(status, prelaunch_product(queue_set, variant,
+                                       (struct clb_product){.cut.kind = CLB_SKIP_LOWER}));
     for (int op = CLB_OP_T; op <= (complex ? CLB_OP_C : CLB_OP_T) && status == CLB_OK &&
                             clb_gemm_shares_panels(variant);
          op++)
@@ -185,8 +184,7 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm
         return status;
     if (!direct)
         status = prelaunch_packs(queue_set, variant, 0);
-    if (status == CLB_OK)
-        status = prelaunch_product(queue_set, variant, direct ? of_b : packed);
+    CLB_THEN(status, prelaunch_product(queue_set, variant, direct ? of_b : packed));
     for (int ops = direct ? 1 : 0; ops < (direct ? 2 : 4) && status == CLB_OK && raw; ops++)
         status = prelaunch_product(queue_set, variant,
                                    (struct clb_product){.raw = true,

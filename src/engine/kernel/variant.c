@@ -136,8 +136,7 @@ static clb_status make_variant(struct clb_runtime *runtime, clb_precision precis
                                          .flop_seconds =
                                              clb_tuning_seconds(&runtime->device, precision, 1)};
     clb_status status = variant_prepare(runtime, variant);
-    if (status == CLB_OK)
-        status = check_products(runtime, variant, false);
+    CLB_THEN(status, check_products(runtime, variant, false));
     return status == CLB_OK && direct == NULL && clb_gemm_has_direct(variant)
                ? check_products(runtime, variant, true)
                : status;
@@ -237,8 +236,7 @@ static clb_status make_chosen(const struct wish *wish, const struct clb_choice *
     clb_status status = CLB_OK;
     if (clb_helper_get_role() == CLB_HELPER_LOADS && !same)
         status = make_row(wish, other->row, variant);
-    if (status == CLB_OK)
-        status = make_row(wish, wanted->row, variant);
+    CLB_THEN(status, make_row(wish, wanted->row, variant));
     variant->rate = wanted->rate;
     return status;
 }
@@ -275,8 +273,7 @@ static clb_status choose_second(const struct wish *wish, struct clb_gemm_variant
         clb_tuning_second(&wish->runtime->device, wish->precision, &first->tuning, &tuning);
     if (status == CLB_ERR_UNSUPPORTED)
         return CLB_OK;
-    if (status == CLB_OK)
-        status = make_variant(wish->runtime, wish->precision, &tuning, NULL, second);
+    CLB_THEN(status, make_variant(wish->runtime, wish->precision, &tuning, NULL, second));
     if (status == CLB_ERR_NOMEM)
         return status;
     if (status != CLB_OK) {
@@ -308,25 +305,21 @@ static clb_status select_variant(void *argument)
     struct wish wish = *(const struct wish *)argument;
     struct selection *selection = wish.selection;
     struct clb_gemm_variant *variant = &selection->variant, *plain = &selection->plain;
-    clb_status status = clb_step_need(wish.runtime, CLB_STEP_GEMM, wish.precision);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_step_need(wish.runtime, CLB_STEP_GEMM, wish.precision));
     selection->direct.runtime = wish.runtime;
-    status = variant_choose(&wish, variant);
+    clb_status status = variant_choose(&wish, variant);
     variant->shapes = &selection->shapes;
     variant->too_slow = variant->rate > 0 && variant->rate < CLB_LEAST_RATE && clb_rates_decide();
     if (status == CLB_OK && variant->too_slow)
         clb_rate_note_slow(&wish.runtime->device, wish.precision, variant->name, variant->rate);
-    if (status == CLB_OK)
-        status = choose_second(&wish, variant, &selection->second);
+    CLB_THEN(status, choose_second(&wish, variant, &selection->second));
     if (status != CLB_OK || !variant->split)
         return status;
     wish.which = 1;
     wish.math = CLB_MATH_STRICT;
     status = variant_choose(&wish, plain);
     plain->shapes = &selection->shapes; /* split families have none themselves */
-    if (status == CLB_OK)
-        status = choose_second(&wish, plain, &selection->plain_second);
+    CLB_THEN(status, choose_second(&wish, plain, &selection->plain_second));
     variant->plain = plain;
     selection->second.plain = plain;
     set_scaled(variant, &selection->scaled);
@@ -371,8 +364,7 @@ static clb_status build_and_check_skip(void *argument)
 {
     const struct skip_task *task = argument;
     clb_status status = clb_step_need(task->runtime, CLB_STEP_SKIP, task->variant->precision);
-    if (status == CLB_OK)
-        status = variant_build(task->runtime, task->variant, true, task->variant->shapes);
+    CLB_THEN(status, variant_build(task->runtime, task->variant, true, task->variant->shapes));
     return status == CLB_OK ? clb_gemm_check_skip(task->runtime, task->variant) : status;
 }
 

@@ -50,9 +50,7 @@ static clb_status qr_open(struct qr_run *qr, size_t count, const char **kernel)
     qr->nb = clb_min(run->variant->tuning.value[CLB_PARAM_GEQRF_NB], count);
     const struct clb_workspace_limits limits =
         clb_reflectors_limits(qr->x.rows, qr->nb, false, qr->x.cols);
-    clb_status status = clb_job_open(run, &limits);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_open(run, &limits));
     *kernel = run->workspace.variant->name;
     return clb_job_matrix(run, &qr->x);
 }
@@ -118,9 +116,7 @@ static clb_status geqrf_open(struct qr_run *qr)
     qr->inner = clb_min(qr->x.rows, qr->x.cols);
     qr->panels.end = qr->inner;
     qr->panels.cols = qr->x.cols;
-    clb_status status = qr_open(qr, qr->inner, &qr->result->kernel);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(qr_open(qr, qr->inner, &qr->result->kernel));
     return open_reflectors(qr, clb_dmat_part(&qr->x, 0, 0, qr->x.rows, qr->inner), qr->result->tau);
 }
 
@@ -142,8 +138,7 @@ static clb_status geqrf_bring_in(struct qr_run *qr)
         return clb_dmat_move_copy(&run->workspace, &from, &to, 0);
     }
     status = clb_panels_open(&qr->panels, qr->nb);
-    if (status == CLB_OK)
-        status = clb_job_plan(run, CLB_PANELS_UPLOADS + 1);
+    CLB_THEN(status, clb_job_plan(run, CLB_PANELS_UPLOADS + 1));
     if (status != CLB_OK)
         return status;
     clb_panels_add_uploads(&qr->panels, qr->nb);
@@ -169,15 +164,11 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     *result = (struct clb_factors){.tau = result->tau, .kernel = variant->name};
     bool written = false;
     clb_status status = geqrf_open(&qr);
-    if (status == CLB_OK)
-        status = geqrf_bring_in(&qr);
-    if (status == CLB_OK)
-        status = clb_panels_run(&qr.panels);
-    if (status == CLB_OK)
-        status = clb_job_complete(&qr.run);
-    if (status == CLB_OK)
-        status = qr.run.discrete ? clb_job_publish(&qr.run, 0)
-                                 : clb_job_copy_matrix(&qr.run, &qr.x, true, &written);
+    CLB_THEN(status, geqrf_bring_in(&qr));
+    CLB_THEN(status, clb_panels_run(&qr.panels));
+    CLB_THEN(status, clb_job_complete(&qr.run));
+    CLB_THEN(status, qr.run.discrete ? clb_job_publish(&qr.run, 0)
+                                     : clb_job_copy_matrix(&qr.run, &qr.x, true, &written));
     status = clb_job_end(&qr.run, status);
     result->columns_written = qr.run.discrete ? clb_job_written(&qr.run) : written ? qr.x.cols : 0;
     qr_close(&qr);
@@ -204,9 +195,7 @@ static clb_status orgqr_plan(struct qr_run *qr)
     struct clb_job *run = &qr->run;
     const size_t m = qr->x.rows, n = qr->x.cols;
     size_t each = clb_piece_columns(m * run->element, qr->nb);
-    clb_status status = clb_job_plan(run, 1 + clb_div_up(n, each));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_plan(run, 1 + clb_div_up(n, each)));
     clb_job_add_columns(run, false, &qr->vectors, 0);
     for (size_t end = n, cols; end > 0; end -= cols) {
         cols = clb_min(each, end);
@@ -221,11 +210,9 @@ static clb_status orgqr_open(struct qr_run *qr, struct clb_orgqr_result *result)
     struct clb_job *run = &qr->run;
     clb_status status = qr_open(qr, qr->call->k, &result->kernel);
     qr->vectors = (struct clb_dmat){.rows = qr->x.rows, .cols = qr->call->k};
-    if (status == CLB_OK)
-        status =
-            run->discrete ? clb_job_matrix(run, &qr->vectors) : clb_job_view(run, &qr->vectors);
-    if (status == CLB_OK)
-        status = open_reflectors(qr, qr->vectors, qr->call->tau);
+    CLB_THEN(status,
+             run->discrete ? clb_job_matrix(run, &qr->vectors) : clb_job_view(run, &qr->vectors));
+    CLB_THEN(status, open_reflectors(qr, qr->vectors, qr->call->tau));
     if (status == CLB_OK && run->discrete)
         status = orgqr_plan(qr);
     return status == CLB_OK ? clb_job_begin(run) : status;
@@ -236,10 +223,8 @@ static clb_status make_q(struct qr_run *qr)
     struct clb_workspace *workspace = &qr->run.workspace;
     size_t m = qr->x.rows, n = qr->x.cols, blocks = clb_div_up(qr->call->k, qr->nb);
     clb_status status = clb_job_await(&qr->run, 0);
-    if (status == CLB_OK)
-        status = clb_reflectors_form(&qr->reflectors, 0, qr->call->k);
-    if (status == CLB_OK)
-        status = clb_dmat_trapezoid(workspace, &qr->x, &qr->x, false);
+    CLB_THEN(status, clb_reflectors_form(&qr->reflectors, 0, qr->call->k));
+    CLB_THEN(status, clb_dmat_trapezoid(workspace, &qr->x, &qr->x, false));
     for (size_t i = blocks; i-- > 0 && status == CLB_OK;) {
         size_t k = i * qr->nb;
         const struct clb_dmat c = clb_dmat_part(&qr->x, k, k, m - k, n - k);
@@ -257,8 +242,7 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     bool written = false;
     *result = (struct clb_orgqr_result){.columns_left = qr.x.cols, .kernel = variant->name};
     clb_status status = orgqr_open(&qr, result);
-    if (status == CLB_OK)
-        status = make_q(&qr);
+    CLB_THEN(status, make_q(&qr));
     for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
         status = clb_job_publish(run, i);
     if (status == CLB_OK && !run->discrete)

@@ -55,9 +55,7 @@ clb_status clb_getrf_open(struct clb_getrf_run *lu, const struct clb_panel_work 
         clb_getrf_add_solve(lu, &limits);
     lu->panels = (struct clb_panels){
         .run = &lu->run, .work = work, .context = lu, .x = &lu->x, .end = lu->inner, .cols = n};
-    clb_status status = clb_job_open(&lu->run, &limits);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_open(&lu->run, &limits));
     lu->result->kernel = lu->run.workspace.variant->name;
     if (wants_panel(lu) && clb_getf2_open(&lu->panel, &lu->run.workspace, m, lu->inner) != CLB_OK)
         clb_log(CLB_LOG_INFO, "getrf: the CPU factors the panels");
@@ -206,8 +204,7 @@ clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace
         .keep = keep,
         .in_order = true};
     clb_status status = clb_dmat_solve(workspace, &triangle, &top);
-    if (status == CLB_OK)
-        status = clb_dmat_update(workspace, &update);
+    CLB_THEN(status, clb_dmat_update(workspace, &update));
     if (rhs == 0 || status != CLB_OK)
         return status;
     update.b = clb_dmat_part(&top, 0, count - rhs, width, rhs);
@@ -225,9 +222,8 @@ clb_status clb_getrf_apply(void *context, size_t k, size_t width, size_t first, 
     const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
     const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
     clb_status status = clb_dmat_move(&lu->run.workspace, &columns, lu->moves);
-    if (status == CLB_OK)
-        status = clb_getrf_update(lu, &lu->run.workspace, &panel, k, first, count,
-                                  kept ? CLB_PACK_KEPT : CLB_PACK_KEEP);
+    CLB_THEN(status, clb_getrf_update(lu, &lu->run.workspace, &panel, k, first, count,
+                                      kept ? CLB_PACK_KEPT : CLB_PACK_KEEP));
     return status;
 }
 

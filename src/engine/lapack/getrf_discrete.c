@@ -49,18 +49,15 @@ static clb_status discrete_open(struct getrf_discrete *discrete, const struct cl
 {
     struct clb_getrf_run *lu = discrete->lu;
     struct clb_job *run = discrete->run;
-    clb_status status = clb_getrf_open(lu, work);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_getrf_open(lu, work));
     size_t m = lu->x.rows, n = lu->x.cols;
     size_t chunk_cols = clb_max(CLB_PIECE_BYTES / (m * run->element), 1);
     discrete->ahead = clb_getrf_is_on_device(lu, 0);
-    status = clb_job_matrix(run, &lu->x);
+    clb_status status = clb_job_matrix(run, &lu->x);
     if (status == CLB_OK && !discrete->ahead)
         status = clb_panels_open(&lu->panels,
                                  clb_max(clb_getrf_width(lu, 0), clb_min(lu->tail, lu->inner)));
-    if (status == CLB_OK)
-        status = clb_job_plan(run, CLB_PANELS_UPLOADS + 2 * n);
+    CLB_THEN(status, clb_job_plan(run, CLB_PANELS_UPLOADS + 2 * n));
     if (status != CLB_OK)
         return status;
     if (discrete->ahead)
@@ -71,8 +68,7 @@ static clb_status discrete_open(struct getrf_discrete *discrete, const struct cl
     for (size_t i = 0; i < clb_min(CHUNKS, run->downloads) && status == CLB_OK; i++)
         status = clb_job_buffer(run, CLB_MEMORY_DEVICE, m * chunk_cols * run->element,
                                 &discrete->chunk[i]);
-    if (status == CLB_OK)
-        status = clb_job_buffer(run, CLB_MEMORY_DEVICE, m * sizeof(cl_uint), &discrete->order);
+    CLB_THEN(status, clb_job_buffer(run, CLB_MEMORY_DEVICE, m * sizeof(cl_uint), &discrete->order));
     discrete->order_host = calloc(m, sizeof *discrete->order_host);
     if (status == CLB_OK && discrete->order_host == NULL)
         status = CLB_ERR_NOMEM;
@@ -101,10 +97,8 @@ static clb_status send_chunk(struct getrf_discrete *discrete, size_t index, size
     if (index >= CHUNKS)
         status = clb_transfer_queue_await_arrival(run->transfers, run->uploads + index - CHUNKS);
     transfer->x.mem = discrete->chunk[index % CHUNKS]->mem;
-    if (status == CLB_OK)
-        status = clb_dmat_permute(&run->workspace, &from, &transfer->x, discrete->order->mem);
-    if (status == CLB_OK)
-        status = clb_queue_confirm(run->workspace.queue);
+    CLB_THEN(status, clb_dmat_permute(&run->workspace, &from, &transfer->x, discrete->order->mem));
+    CLB_THEN(status, clb_queue_confirm(run->workspace.queue));
     return status == CLB_OK ? clb_job_publish(run, index) : status;
 }
 
@@ -162,14 +156,11 @@ clb_status clb_getrf_run_discrete(struct clb_getrf_run *lu, struct clb_gemm_prog
     struct getrf_discrete discrete = {.lu = lu, .run = &lu->run, .progress = progress};
     clb_status status = discrete_open(&discrete, &work);
     *begun = lu->run.begun;
-    if (status == CLB_OK)
-        status = discrete_run_steps(&discrete);
+    CLB_THEN(status, discrete_run_steps(&discrete));
     if (status == CLB_OK && lu->solves && lu->result->info == 0)
         status = clb_getrf_solve_rhs(lu);
-    if (status == CLB_OK)
-        status = clb_job_complete(&lu->run);
-    if (status == CLB_OK)
-        status = discrete_write_back(&discrete);
+    CLB_THEN(status, clb_job_complete(&lu->run));
+    CLB_THEN(status, discrete_write_back(&discrete));
     status = clb_job_end(&lu->run, status);
     if (*begun)
         note_written(&discrete);

@@ -65,10 +65,8 @@ static clb_status getrf_lookahead_apply(struct getrf_lookahead_run *run,
     const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&panel, 0, 0, width, width),
                                                .unit = true};
     clb_status status = clb_dmat_move_by(workspace, &columns, &moves, count, 0);
-    if (status == CLB_OK)
-        status = clb_dmat_pack_triangle(workspace, &triangle);
-    if (status == CLB_OK)
-        status = clb_getrf_update(lu, workspace, &panel, k, first, count, keep);
+    CLB_THEN(status, clb_dmat_pack_triangle(workspace, &triangle));
+    CLB_THEN(status, clb_getrf_update(lu, workspace, &panel, k, first, count, keep));
     for (size_t g = from; g < to; g++)
         run->applied[g] = step + 1;
     return status;
@@ -109,13 +107,10 @@ static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t
     clb_status status = wait_in(ahead->queue, ready);
     if (status == CLB_OK && run->applied[s] == 0)
         status = clb_transfer_queue_await(run->transfers, s, ahead->queue);
-    if (status == CLB_OK)
-        status = catch_up(run, ahead, s, s + 1, s, &kept);
-    if (status == CLB_OK)
-        status = clb_queue_mark(ahead->queue, &begun);
-    if (status == CLB_OK)
-        status = clb_getf2_enqueue(&run->lu->panel, ahead, &run->lu->x, first_of(run, s),
-                                   run->group[s].x.cols);
+    CLB_THEN(status, catch_up(run, ahead, s, s + 1, s, &kept));
+    CLB_THEN(status, clb_queue_mark(ahead->queue, &begun));
+    CLB_THEN(status, clb_getf2_enqueue(&run->lu->panel, ahead, &run->lu->x, first_of(run, s),
+                                       run->group[s].x.cols));
     if (status == CLB_OK && ahead != &run->lu->run.workspace)
         status = clb_queue_join(ahead->queue, run->lu->run.workspace.queue);
     if (begun != NULL) {
@@ -159,8 +154,7 @@ static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t
         if (status == CLB_OK && g == next && run->ahead != workspace)
             status = clb_queue_mark(workspace->queue, &run->ready[next % 2]);
     }
-    if (status == CLB_OK)
-        status = clb_queue_flush(workspace->queue);
+    CLB_THEN(status, clb_queue_flush(workspace->queue));
     return status;
 }
 
@@ -193,8 +187,7 @@ static clb_status getrf_lookahead_run_steps(struct getrf_lookahead_run *run)
         bool last = s + 1 == run->steps;
         status = getrf_lookahead_factor(run, s);
         /* Group s + 1 belongs to the queue "ahead". */
-        if (status == CLB_OK)
-            status = getrf_lookahead_update(run, last ? s + 1 : s + 2, s + 1, last);
+        CLB_THEN(status, getrf_lookahead_update(run, last ? s + 1 : s + 2, s + 1, last));
         clb_progress_note_columns(s + 1, run->steps);
     }
     return status;
@@ -222,12 +215,10 @@ clb_status clb_lookahead_run(struct clb_getrf_run *lu)
         run.steps++;
     run.applied = calloc(run.groups, sizeof *run.applied);
     clb_status status = run.applied == NULL ? CLB_ERR_NOMEM : open_ahead(&run);
-    if (status == CLB_OK)
-        status = getrf_lookahead_run_steps(&run);
+    CLB_THEN(status, getrf_lookahead_run_steps(&run));
     if (status == CLB_OK && run.own.runtime != NULL)
         status = clb_queue_set_finish(run.own.queue_set);
-    if (status == CLB_OK)
-        status = clb_getrf_read_pivots(lu, 0, lu->inner);
+    CLB_THEN(status, clb_getrf_read_pivots(lu, 0, lu->inner));
     if (run.own.runtime != NULL)
         lu->run.stuck = !clb_workspace_finish(&run.own);
     bool idle = clb_workspace_finish(&lu->run.workspace) && !lu->run.stuck;

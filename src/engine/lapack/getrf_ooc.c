@@ -166,20 +166,16 @@ static clb_status ooc_open(struct ooc_run *ooc, const struct clb_panel_work *wor
     size_t widest = 0, widest_panel = 0;
     lu->most = width;
     clb_status status = clb_getrf_open(lu, work);
-    if (status == CLB_OK)
-        status = make_blocks(ooc, width);
+    CLB_THEN(status, make_blocks(ooc, width));
     for (size_t b = 0; b < ooc->blocks; b++)
         widest = clb_max(widest, ooc->block[b].end - ooc->block[b].first);
     for (size_t p = 0; p < ooc->panels; p++)
         widest_panel = clb_max(widest_panel, ooc->panel[p].width);
-    if (status == CLB_OK)
-        status = ooc_get_columns(ooc, widest, &ooc->memory);
+    CLB_THEN(status, ooc_get_columns(ooc, widest, &ooc->memory));
     for (size_t i = 0; i < SLOTS && status == CLB_OK; i++)
         status = ooc_get_columns(ooc, widest_panel, &ooc->slot[i]);
-    if (status == CLB_OK)
-        status = clb_panels_open(&lu->panels, widest_panel);
-    if (status == CLB_OK)
-        status = add_transfers(ooc);
+    CLB_THEN(status, clb_panels_open(&lu->panels, widest_panel));
+    CLB_THEN(status, add_transfers(ooc));
     return status == CLB_OK ? clb_job_begin(&lu->run) : status;
 }
 
@@ -201,10 +197,7 @@ static clb_status send_panel(struct ooc_run *ooc, const struct ooc_block *block,
 {
     const struct ooc_panel *panel = &ooc->panel[p];
     struct clb_job *run = &ooc->lu.run;
-    clb_status status =
-        clb_transfer_queue_await_written(run->transfers, run->uploads + panel->down);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_transfer_queue_await_written(run->transfers, run->uploads + panel->down));
     clb_getrf_order(&ooc->lu, panel->first + panel->width, clb_min(block->first, ooc->lu.inner),
                     ooc->order[turn % SLOTS]);
     return clb_transfer_queue_release(run->transfers, block->up + 1 + p, run->workspace.queue);
@@ -218,11 +211,9 @@ static clb_status apply_earlier(struct ooc_run *ooc, const struct ooc_block *blo
     const struct clb_dmat_triangle triangle = {
         .a = clb_dmat_part(&panel, 0, 0, panel.cols, panel.cols), .unit = true};
     clb_status status = clb_job_await(&lu->run, block->up + 1 + p);
-    if (status == CLB_OK)
-        status = clb_dmat_pack_triangle(&lu->run.workspace, &triangle);
-    if (status == CLB_OK)
-        status = clb_getrf_update(lu, &lu->run.workspace, &panel, ooc->panel[p].first, block->first,
-                                  block->end - block->first, CLB_PACK_KEEP);
+    CLB_THEN(status, clb_dmat_pack_triangle(&lu->run.workspace, &triangle));
+    CLB_THEN(status, clb_getrf_update(lu, &lu->run.workspace, &panel, ooc->panel[p].first,
+                                      block->first, block->end - block->first, CLB_PACK_KEEP));
     return status;
 }
 
@@ -265,8 +256,7 @@ static clb_status factor_block(struct ooc_run *ooc, const struct ooc_block *bloc
         lu->panels.cols = block->end;
         if (!clb_getrf_is_on_device(lu, lu->panels.first))
             status = clb_panels_fetch(&lu->panels, lu->panels.first);
-        if (status == CLB_OK)
-            status = clb_panels_run(&lu->panels);
+        CLB_THEN(status, clb_panels_run(&lu->panels));
     }
     if (status == CLB_OK && block->rest > 0)
         status = clb_job_publish(&lu->run, block->down_end - 1);
@@ -284,8 +274,7 @@ static clb_status ooc_bring_up(struct ooc_run *ooc, size_t b)
     clb_status status = CLB_OK;
     lu->x = window(ooc, block);
     for (size_t i = b > 0 ? block[-1].down : 0; b > 0 && i < block[-1].down_end; i++) {
-        if (status == CLB_OK)
-            status = clb_transfer_queue_await_arrival(run->transfers, run->uploads + i);
+        CLB_THEN(status, clb_transfer_queue_await_arrival(run->transfers, run->uploads + i));
     }
     if (status == CLB_OK && b > 0) {
         clb_getrf_order(lu, 0, clb_min(block->first, lu->inner), ooc->order[SLOTS]);
@@ -300,10 +289,8 @@ static clb_status run_blocks(struct ooc_run *ooc)
     for (size_t b = 0, turn = 0; b < ooc->blocks && status == CLB_OK; b++) {
         const struct ooc_block *block = &ooc->block[b];
         status = ooc_bring_up(ooc, b);
-        if (status == CLB_OK)
-            status = ooc_look_left(ooc, block, turn);
-        if (status == CLB_OK)
-            status = factor_block(ooc, block);
+        CLB_THEN(status, ooc_look_left(ooc, block, turn));
+        CLB_THEN(status, factor_block(ooc, block));
         turn += block->panels;
     }
     return status;
@@ -334,15 +321,12 @@ static clb_status run_with_width(const struct clb_getrf_run *unopened, char *hos
     struct clb_job *run = &ooc.lu.run;
     clb_status status = ooc_open(&ooc, &work, width);
     *begun = run->begun;
-    if (status == CLB_OK)
-        status = run_blocks(&ooc);
+    CLB_THEN(status, run_blocks(&ooc));
     if (*begun)
         status = clb_job_end_transfers(run, status);
     /* The device must have completed everything without error before anything is written. */
-    if (status == CLB_OK)
-        status = clb_job_complete(run);
-    if (status == CLB_OK)
-        status = write_copy(&ooc);
+    CLB_THEN(status, clb_job_complete(run));
+    CLB_THEN(status, write_copy(&ooc));
     status = clb_job_end(run, status);
     ooc_close(&ooc);
     return status;

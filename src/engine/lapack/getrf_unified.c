@@ -74,8 +74,7 @@ static clb_status follow_strip(struct clb_getrf_run *lu, size_t k, size_t end, s
     size_t first = j + width;
     clb_status status =
         first < end ? clb_getrf_prepare(lu, j, width) : clb_getrf_send_moves(lu, j, width);
-    if (status == CLB_OK)
-        status = clb_dmat_move(&lu->run.workspace, &left, lu->moves);
+    CLB_THEN(status, clb_dmat_move(&lu->run.workspace, &left, lu->moves));
     if (status == CLB_OK && first < end)
         status = clb_getrf_apply(lu, j, width, first, end - first, false);
     return status;
@@ -99,8 +98,7 @@ static clb_status factor_strips(void *context, size_t k, size_t width)
     for (size_t j = k; j < k + width && status == CLB_OK; j += lu->strip) {
         size_t cols = clb_min(lu->strip, k + width - j);
         status = clb_panels_factor_mapped(&lu->panels, j, cols);
-        if (status == CLB_OK)
-            status = follow_strip(lu, k, k + width, j, cols);
+        CLB_THEN(status, follow_strip(lu, k, k + width, j, cols));
     }
     return status == CLB_OK ? clb_job_complete(&lu->run) : status;
 }
@@ -131,14 +129,10 @@ clb_status clb_getrf_run_unified(struct clb_getrf_run *lu)
     struct clb_job *run = &lu->run;
     void *mapped;
     clb_status status = clb_getrf_open(lu, &work);
-    if (status == CLB_OK)
-        status = clb_job_matrix(run, &lu->x);
-    if (status == CLB_OK)
-        status = clb_job_copy_in(run, &lu->x, clb_getrf_width(lu, 0), &lu->caller);
-    if (status == CLB_OK)
-        status = clb_panels_run(&lu->panels);
-    if (status == CLB_OK)
-        status = clb_job_map_result(run, &lu->x, &mapped);
+    CLB_THEN(status, clb_job_matrix(run, &lu->x));
+    CLB_THEN(status, clb_job_copy_in(run, &lu->x, clb_getrf_width(lu, 0), &lu->caller));
+    CLB_THEN(status, clb_panels_run(&lu->panels));
+    CLB_THEN(status, clb_job_map_result(run, &lu->x, &mapped));
     if (status == CLB_OK) {
         status = clb_getrf_write_back(lu, mapped, run->runtime->device.units);
         clb_status unmapped = clb_job_unmap(run, &lu->x, mapped);

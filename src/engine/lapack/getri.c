@@ -64,8 +64,7 @@ static clb_status invert_rows(struct clb_solve *solve, struct clb_workspace *wor
     upper.at += first;
     inverting->row += part->rows;
     clb_status status = clb_dmat_solve(workspace, &upper, &y);
-    if (status == CLB_OK)
-        status = clb_dmat_solve(workspace, &packed[1], part);
+    CLB_THEN(status, clb_dmat_solve(workspace, &packed[1], part));
     return status;
 }
 

@@ -137,8 +137,7 @@ static clb_status open_matrices(struct inverse_run *inverting)
     struct clb_dmat *result = inverse_result(inverting);
     size_t n = call->n;
     clb_status status = run->discrete ? clb_job_matrix(run, &inverting->a) : CLB_OK;
-    if (status == CLB_OK)
-        status = clb_job_matrix(run, &inverting->x);
+    CLB_THEN(status, clb_job_matrix(run, &inverting->x));
     bool from_a = product_factor(inverting) == &inverting->a;
     if (from_a || run->discrete)
         inverting->y = from_a ? inverting->x : inverting->a;
@@ -169,8 +168,7 @@ static clb_status inverse_open(struct inverse_run *inverting)
         (struct clb_dmat){.rows = call->n, .cols = call->n};
     /* Open nothing if the kernel that skips zeros is known to be wrong. */
     clb_status status = clb_skip_prepare(run->runtime, run->variant);
-    if (status == CLB_OK)
-        status = clb_job_open(run, &limits);
+    CLB_THEN(status, clb_job_open(run, &limits));
     if (status != CLB_OK)
         return status;
     inverting->kernel = run->workspace.variant->name;
@@ -245,12 +243,9 @@ static clb_status invert(struct inverse_run *inverting, size_t i, size_t m)
     const struct clb_dmat_triangle triangle = triangle_at(inverting, i, m1);
     const struct clb_dmat beside = stored(inverting, &inverting->x, split, i, m2, m1);
     clb_status status = invert(inverting, split, m2);
-    if (status == CLB_OK)
-        status = multiply_beside(inverting, i, m1, m2);
-    if (status == CLB_OK)
-        status = clb_dmat_solve(&inverting->run.workspace, &triangle, &beside);
-    if (status == CLB_OK)
-        status = invert(inverting, i, m1);
+    CLB_THEN(status, multiply_beside(inverting, i, m1, m2));
+    CLB_THEN(status, clb_dmat_solve(&inverting->run.workspace, &triangle, &beside));
+    CLB_THEN(status, invert(inverting, i, m1));
     return status;
 }
 
@@ -375,8 +370,7 @@ static clb_status inverse_compute(struct inverse_run *inverting)
         status = clb_job_await(run, i);
     if (status == CLB_OK && inverts(call)) {
         status = clb_dmat_pack_triangle(&run->workspace, &all);
-        if (status == CLB_OK)
-            status = invert(inverting, 0, inverting->call->n);
+        CLB_THEN(status, invert(inverting, 0, inverting->call->n));
     } else if (status == CLB_OK && product_factor(inverting) == &inverting->x) {
         status = clb_dmat_triangle_copy(&run->workspace, &inverting->a, &inverting->x, call->upper);
     }
@@ -414,11 +408,9 @@ static clb_status inverse_write_mapped(struct inverse_run *inverting)
     struct clb_job *run = &inverting->run;
     const struct clb_dmat *result = inverse_result(inverting);
     void *mapped;
-    clb_status status = clb_job_map_result(run, result, &mapped);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_map_result(run, result, &mapped));
     clb_job_unwrap(run);
-    status = inverse_write(inverting, mapped, result->ld);
+    clb_status status = inverse_write(inverting, mapped, result->ld);
     clb_status unmapped = clb_job_unmap(run, result, mapped);
     if (unmapped != CLB_OK)
         clb_log(CLB_LOG_INFO, "inverse: %s after the result was written",
@@ -435,8 +427,7 @@ clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_va
                                     .kernel = variant->name};
     struct clb_job *run = &inverting.run;
     clb_status status = inverse_open(&inverting);
-    if (status == CLB_OK)
-        status = inverse_compute(&inverting);
+    CLB_THEN(status, inverse_compute(&inverting));
     if (status == CLB_OK && !run->discrete)
         status = inverse_write_mapped(&inverting);
     clb_status ended = clb_job_end(run, status);

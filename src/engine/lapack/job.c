@@ -41,9 +41,8 @@ clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x)
     if (x->ld == 0)
         x->ld = clb_dmat_ld(x->rows, run->element);
     clb_status status = clb_extent_bytes(x->ld, x->cols, x->ld, run->element, &bytes);
-    if (status == CLB_OK)
-        status = clb_job_buffer(run, run->discrete ? CLB_MEMORY_DEVICE : CLB_MEMORY_HOST, bytes,
-                                &buffer);
+    CLB_THEN(status, clb_job_buffer(run, run->discrete ? CLB_MEMORY_DEVICE : CLB_MEMORY_HOST, bytes,
+                                    &buffer));
     if (status == CLB_OK)
         x->mem = buffer->mem;
     return status;
@@ -133,8 +132,7 @@ static clb_status apply_step(struct clb_panels *panels, size_t k, size_t width)
     for (size_t i = 0; first < panels->cols && status == CLB_OK; i++) {
         if (i < arriving)
             status = clb_job_await_columns(run, i, &count);
-        if (status == CLB_OK)
-            status = panels->work->apply(panels->context, k, width, first, count, kept);
+        CLB_THEN(status, panels->work->apply(panels->context, k, width, first, count, kept));
         if (status == CLB_OK && i == 0 && run->discrete && !last && !is_in_place(panels, first))
             status = clb_panels_fetch(panels, first);
         first += count;
@@ -156,8 +154,7 @@ clb_status clb_panels_run(struct clb_panels *panels)
         else
             status = panels->run->discrete ? clb_panels_factor_pinned(panels, k, width)
                                            : clb_panels_factor_mapped(panels, k, width);
-        if (status == CLB_OK)
-            status = apply_step(panels, k, width);
+        CLB_THEN(status, apply_step(panels, k, width));
         clb_progress_note_columns(k + width, panels->cols);
     }
     if (panels->down != NULL) /* after a failure one may still be on its way */

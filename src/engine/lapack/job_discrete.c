@@ -75,9 +75,7 @@ clb_status clb_job_begin(struct clb_job *run)
                                     .wanted_threads = run->variant->tuning.value[CLB_PARAM_THREADS],
                                     .most_threads = CLB_TRANSFER_THREADS,
                                     .in_order = true};
-    clb_status status = clb_transfer_queue_open(run->transfers);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_transfer_queue_open(run->transfers));
     run->begun = true;
     clb_transfer_queue_start(run->transfers, CLB_MAX_WORKERS);
     return CLB_OK;
@@ -168,9 +166,8 @@ clb_status clb_panels_fetch(struct clb_panels *panels, size_t k)
     const struct clb_dmat panel = clb_dmat_part(panels->x, k, k, rows, width);
     struct clb_queue *download = run->workspace.queue_set->download;
     clb_status status = clb_queue_join(run->workspace.queue, download);
-    if (status == CLB_OK)
-        status = clb_dmat_read(download, &panel, run->element, panels->pinned->host, rows,
-                               &panels->down);
+    CLB_THEN(status, clb_dmat_read(download, &panel, run->element, panels->pinned->host, rows,
+                                   &panels->down));
     return status == CLB_OK ? clb_queue_flush(download) : status;
 }
 
@@ -181,9 +178,7 @@ clb_status clb_panels_factor_pinned(struct clb_panels *panels, size_t k, size_t 
     struct clb_queue *upload = run->workspace.queue_set->upload;
     clb_status status = CLB_OK;
     if (panels->down != NULL)
-        status = clb_queue_set_await(run->workspace.queue_set, &panels->down);
-    if (status != CLB_OK)
-        return status;
+        CLB_TRY(clb_queue_set_await(run->workspace.queue_set, &panels->down));
     panels->work->factor(panels->context, k, width, panels->pinned->host, panel.rows);
     status = clb_dmat_write(upload, &panel, run->element, panels->pinned->host, panel.rows, NULL);
     return status == CLB_OK ? clb_queue_join(upload, run->workspace.queue) : status;

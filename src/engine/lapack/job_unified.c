@@ -73,8 +73,7 @@ clb_status clb_job_view(struct clb_job *run, struct clb_dmat *x)
         x->ld = run->caller[0].lda;
         return CLB_OK;
     }
-    if (status == CLB_OK)
-        status = clb_job_matrix(run, x);
+    CLB_THEN(status, clb_job_matrix(run, x));
     return status == CLB_OK ? clb_job_copy_matrix(run, x, false, &copied) : status;
 }
 
@@ -82,9 +81,7 @@ clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t
                            struct clb_dmat *rest)
 {
     bool copied;
-    clb_status status = wrap(run, x);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(wrap(run, x));
     *rest = (struct clb_dmat){run->wrapped, 0, x->rows, x->cols, run->caller[0].lda};
     const struct clb_dmat part =
         clb_dmat_part(x, 0, 0, x->rows, run->wrapped != NULL ? cols : x->cols);
@@ -97,9 +94,7 @@ clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k, size_t 
 {
     const struct clb_dmat panel = clb_dmat_part(panels->x, k, k, panels->x->rows - k, width);
     void *mapped;
-    clb_status status = clb_job_map(panels->run, &panel, &mapped);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_map(panels->run, &panel, &mapped));
     panels->work->factor(panels->context, k, width, mapped, panel.ld);
     return clb_job_unmap(panels->run, &panel, mapped);
 }

@@ -150,18 +150,14 @@ static clb_status potrf_open(struct potrf_run *chol)
     /* Open nothing if the kernels that read kept panels are known to be wrong. */
     clb_status status =
         chol->keeps ? clb_skip_prepare(chol->run.runtime, chol->run.variant) : CLB_OK;
-    if (status == CLB_OK)
-        status = clb_job_open(&chol->run, &limits);
+    CLB_THEN(status, clb_job_open(&chol->run, &limits));
     if (status != CLB_OK)
         return status;
     chol->result->kernel = chol->run.workspace.variant->name;
     status = open_blocks(chol);
-    if (status == CLB_OK)
-        status = clb_job_matrix(&chol->run, &chol->x);
-    if (status == CLB_OK)
-        status = open_kept(chol);
-    if (status == CLB_OK)
-        status = potrf_plan(chol);
+    CLB_THEN(status, clb_job_matrix(&chol->run, &chol->x));
+    CLB_THEN(status, open_kept(chol));
+    CLB_THEN(status, potrf_plan(chol));
     return status == CLB_OK ? clb_job_begin(&chol->run) : status;
 }
 
@@ -218,22 +214,17 @@ static clb_status factor_there(struct potrf_run *chol, size_t k, size_t width)
     }
     size_t half = clb_round_up(width / 2, most), second = k + half;
     status = factor_there(chol, k, half);
-    if (status == CLB_OK)
-        status = potrf_update(chol, k, half, second, chol->n - second, second, width - half);
-    if (status == CLB_OK)
-        status = factor_there(chol, second, width - half);
+    CLB_THEN(status, potrf_update(chol, k, half, second, chol->n - second, second, width - half));
+    CLB_THEN(status, factor_there(chol, second, width - half));
     return status;
 }
 
 static clb_status step_there(struct potrf_run *chol, size_t k, size_t width)
 {
     clb_status status = potrf_update(chol, 0, k, k, chol->n - k, k, width);
-    if (status == CLB_OK)
-        status = factor_there(chol, k, width);
-    if (status == CLB_OK)
-        status = clb_queue_flush(chol->run.workspace.queue);
-    if (status == CLB_OK)
-        status = clb_potf2_look(&chol->block, &chol->run.workspace, &chol->result->info);
+    CLB_THEN(status, factor_there(chol, k, width));
+    CLB_THEN(status, clb_queue_flush(chol->run.workspace.queue));
+    CLB_THEN(status, clb_potf2_look(&chol->block, &chol->run.workspace, &chol->result->info));
     return status;
 }
 
@@ -325,8 +316,7 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
             break;
         diagonal = part(chol, k, k, *width, *width);
         status = potrf_bring_down(chol, &diagonal, event);
-        if (status == CLB_OK)
-            status = await_block(chol, &diagonal, event);
+        CLB_THEN(status, await_block(chol, &diagonal, event));
     }
     if (*width < first_width)
         chol->result->info = k + *width + 1;
@@ -408,15 +398,12 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
     size_t below = k + width;
     clb_event event = NULL;
     clb_status status = update_from_left(chol, k, k, width, width);
-    if (status == CLB_OK)
-        status = k == 0 ? bring_first(chol, &diagonal, &event)
-                        : potrf_bring_down(chol, &diagonal, &event);
+    CLB_THEN(status, k == 0 ? bring_first(chol, &diagonal, &event)
+                            : potrf_bring_down(chol, &diagonal, &event));
     if (status == CLB_OK && below < chol->n)
         status = update_from_left(chol, k, below, chol->n - below, width);
-    if (status == CLB_OK)
-        status = clb_queue_flush(chol->run.workspace.queue);
-    if (status == CLB_OK)
-        status = potrf_factor_here(chol, k, &width, &event);
+    CLB_THEN(status, clb_queue_flush(chol->run.workspace.queue));
+    CLB_THEN(status, potrf_factor_here(chol, k, &width, &event));
     clb_event_drop(&event);
     if (status == CLB_OK && width > 0)
         status = potrf_solve(chol, k, width);
@@ -433,9 +420,7 @@ static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
 {
     const struct clb_call *call = chol->call;
     void *memory;
-    clb_status status = clb_job_map(&chol->run, &chol->x, &memory);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_map(&chol->run, &chol->x, &memory));
     if (out)
         copy_triangle(chol, chol->n, cols, memory, chol->x.ld, call->a, call->lda);
     else
@@ -451,13 +436,11 @@ static clb_status potrf_steps(struct potrf_run *chol)
     for (size_t k = 0; k < chol->n && chol->result->info == 0 && status == CLB_OK;) {
         size_t width = potrf_width(chol, k);
         status = clb_job_await(&chol->run, k / chol->nb);
-        if (status == CLB_OK)
-            status = there ? step_there(chol, k, width) : step_here(chol, k, width);
+        CLB_THEN(status, there ? step_there(chol, k, width) : step_here(chol, k, width));
         k += width;
         clb_progress_note_columns(k, chol->n);
     }
-    if (status == CLB_OK)
-        status = clb_job_complete(&chol->run);
+    CLB_THEN(status, clb_job_complete(&chol->run));
     if (status == CLB_OK && there)
         status = clb_potf2_finish(&chol->block, &chol->run.workspace, &chol->result->info);
     return status;
@@ -492,10 +475,8 @@ clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                              .result = result};
     *result = (struct clb_factors){.kernel = variant->name};
     clb_status status = potrf_open(&chol);
-    if (status == CLB_OK)
-        status = potrf_steps(&chol);
-    if (status == CLB_OK)
-        status = potrf_write_back(&chol);
+    CLB_THEN(status, potrf_steps(&chol));
+    CLB_THEN(status, potrf_write_back(&chol));
     status = clb_job_end(&chol.run, status);
     if (chol.run.discrete)
         result->columns_written = clb_job_written(&chol.run);

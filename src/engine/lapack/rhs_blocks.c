@@ -128,12 +128,9 @@ static clb_status enqueue_part(struct solve_run *run, size_t index)
     const struct clb_dmat x = {slot->buffer->mem, 0, rect->rows, rect->cols, run->ld};
     copy_part(run, index, false);
     clb_status status = enqueue_unmap(run, slot);
-    if (status == CLB_OK)
-        status = run->solve->work->apply(run->solve, &run->run.workspace, &x);
-    if (status == CLB_OK)
-        status = enqueue_map(run, slot, false);
-    if (status == CLB_OK)
-        status = clb_queue_flush(run->run.workspace.queue);
+    CLB_THEN(status, run->solve->work->apply(run->solve, &run->run.workspace, &x));
+    CLB_THEN(status, enqueue_map(run, slot, false));
+    CLB_THEN(status, clb_queue_flush(run->run.workspace.queue));
     return status;
 }
 
@@ -142,8 +139,7 @@ static clb_status write_part(struct solve_run *run, size_t index)
     struct slot *slot = &run->slot[index % 2];
     bool last = index + 1 == run->solve->progress->parts;
     clb_status status = last ? clb_queue_finish(run->run.workspace.queue) : CLB_OK;
-    if (status == CLB_OK)
-        status = clb_queue_set_await(run->run.workspace.queue_set, &slot->ready);
+    CLB_THEN(status, clb_queue_set_await(run->run.workspace.queue_set, &slot->ready));
     if (status != CLB_OK)
         return status;
     copy_part(run, index, true);
@@ -160,8 +156,7 @@ static clb_status open_slots(struct solve_run *run)
     for (size_t i = 0; i < clb_min(progress->parts, 2) && status == CLB_OK; i++) {
         status = clb_job_buffer(&run->run, CLB_MEMORY_HOST, run->ld * rect->cols * run->run.element,
                                 &run->slot[i].buffer);
-        if (status == CLB_OK)
-            status = enqueue_map(run, &run->slot[i], true);
+        CLB_THEN(status, enqueue_map(run, &run->slot[i], true));
     }
     return status;
 }
@@ -171,10 +166,8 @@ static clb_status solve_mapped(struct solve_run *run)
     struct clb_solve *solve = run->solve;
     size_t parts = solve->progress->parts;
     clb_status status = open_slots(run);
-    if (status == CLB_OK)
-        status = clb_job_view(&run->run, &run->a);
-    if (status == CLB_OK)
-        status = solve->work->prepare(solve, &run->run.workspace, &run->a);
+    CLB_THEN(status, clb_job_view(&run->run, &run->a));
+    CLB_THEN(status, solve->work->prepare(solve, &run->run.workspace, &run->a));
     for (size_t i = 0; i <= parts && status == CLB_OK; i++) {
         if (i < parts)
             status = enqueue_part(run, i);
@@ -216,9 +209,7 @@ static clb_status note_pieces(struct solve_run *run)
     struct clb_gemm_progress *progress = run->solve->progress;
     struct clb_gemm_progress pieces = {.kernel = progress->kernel};
     size_t at = 0;
-    clb_status status = clb_gemm_progress_make(&pieces, run->run.transfers->pieces[CLB_DOWN]);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_gemm_progress_make(&pieces, run->run.transfers->pieces[CLB_DOWN]));
     for (size_t i = 0; i < progress->parts; i++) {
         const struct clb_transfer *transfer = &run->run.transfer[run->run.uploads + i];
         for (size_t p = 0; p < transfer->pieces; p++) {
@@ -241,10 +232,8 @@ static clb_status bring_in_parts(struct solve_run *run)
     const struct clb_rect *last = &solve->progress->part[run->resident - 1];
     run->b = (struct clb_dmat){.rows = last->row + last->rows, .cols = last->col + last->cols};
     clb_status status = clb_job_matrix(&run->run, &run->a);
-    if (status == CLB_OK)
-        status = clb_job_matrix(&run->run, &run->b);
-    if (status == CLB_OK)
-        status = clb_job_plan(&run->run, 1 + 2 * parts);
+    CLB_THEN(status, clb_job_matrix(&run->run, &run->b));
+    CLB_THEN(status, clb_job_plan(&run->run, 1 + 2 * parts));
     if (status != CLB_OK)
         return status;
     clb_job_add_columns(&run->run, false, &run->a, 0);
@@ -262,8 +251,7 @@ static clb_status release_part(struct solve_run *run, size_t parts, size_t index
         return CLB_OK;
     clb_status status =
         clb_transfer_queue_await_arrival(transfers, run->run.uploads + index - run->resident);
-    if (status == CLB_OK)
-        status = clb_transfer_queue_release(transfers, 1 + index, run->run.workspace.queue);
+    CLB_THEN(status, clb_transfer_queue_release(transfers, 1 + index, run->run.workspace.queue));
     return status;
 }
 
@@ -272,18 +260,14 @@ static clb_status solve_transferred(struct solve_run *run)
     struct clb_solve *solve = run->solve;
     size_t parts = solve->progress->parts;
     clb_status status = bring_in_parts(run);
-    if (status == CLB_OK)
-        status = clb_job_await(&run->run, 0);
-    if (status == CLB_OK)
-        status = solve->work->prepare(solve, &run->run.workspace, &run->a);
+    CLB_THEN(status, clb_job_await(&run->run, 0));
+    CLB_THEN(status, solve->work->prepare(solve, &run->run.workspace, &run->a));
     for (size_t i = 0; i < parts && status == CLB_OK; i++) {
         status = clb_job_await(&run->run, 1 + i);
-        if (status == CLB_OK)
-            status = solve->work->apply(solve, &run->run.workspace, &run->run.transfer[1 + i].x);
-        if (status == CLB_OK)
-            status = clb_job_publish(&run->run, i);
-        if (status == CLB_OK)
-            status = release_part(run, parts, i + 1);
+        CLB_THEN(status,
+                 solve->work->apply(solve, &run->run.workspace, &run->run.transfer[1 + i].x));
+        CLB_THEN(status, clb_job_publish(&run->run, i));
+        CLB_THEN(status, release_part(run, parts, i + 1));
     }
     return status;
 }
@@ -332,9 +316,8 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     bool begun = false;
     *solve->progress = (struct clb_gemm_progress){.kernel = variant->name};
     clb_status status = clb_workspace_prepare(runtime, variant);
-    if (status == CLB_OK)
-        status = solve_make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
-                                  variant->tuning.value[CLB_PARAM_TRSM_PART_MAX]);
+    CLB_THEN(status, solve_make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
+                                      variant->tuning.value[CLB_PARAM_TRSM_PART_MAX]));
     if (status != CLB_OK)
         return status;
     /* Where memory does not suffice, with half as many parts at once. */

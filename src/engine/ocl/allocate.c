@@ -42,11 +42,9 @@ void clb_host_unmap(void *memory, size_t size)
 static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
     struct clb_queue_set *queue_set;
-    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
-    if (status != CLB_OK)
-        return status;
-    status = clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
-                           buffer->size, &buffer->host, NULL);
+    CLB_TRY(clb_queue_set_acquire(runtime, &queue_set));
+    clb_status status = clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                      buffer->size, &buffer->host, NULL);
     clb_queue_set_end(queue_set, status == CLB_OK);
     return status;
 }

@@ -176,8 +176,7 @@ static clb_status submit(struct driver_task *task, bool may_leave_it)
         if ((may_leave_it && clb_driver_time_limit < INFINITY) || !await_running(may_leave_it))
             status = CLB_ERR_STARTING;
     }
-    if (status == CLB_OK)
-        status = clb_thread_start(STACK, run_task, task);
+    CLB_THEN(status, clb_thread_start(STACK, run_task, task));
     if (status == CLB_OK) {
         running = task;
         status = await_running(may_leave_it) ? task->status : CLB_ERR_STARTING;

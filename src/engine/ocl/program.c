@@ -102,8 +102,7 @@ static clb_status build_from_source(struct clb_runtime *runtime, struct clb_prog
     program->handle = clb_cl.CreateProgramWithSource(runtime->context, 1, &text,
                                                      &program->source->length, &error);
     clb_status status = clb_cl_check(error, "clCreateProgramWithSource");
-    if (status == CLB_OK)
-        status = program_build(runtime, program);
+    CLB_THEN(status, program_build(runtime, program));
     if (status == CLB_OK && clb_nvidia_needs_patch(program->source->text) &&
         strstr(program->options, "-DCLB_EMULATE=1") == NULL)
         status = rebuild_patched(runtime, program);

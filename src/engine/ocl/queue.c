@@ -302,9 +302,8 @@ static clb_status carry_out(const struct clb_command *command, clb_event event)
         pthread_mutex_lock(&queue->lock);
     if (status == CLB_OK && queue->keeps && queue->count % MANY == MANY - 1)
         status = clb_queue_look(queue);
-    if (status == CLB_OK)
-        status = enqueue(command, after, event != NULL ? &event->mapped : NULL,
-                         event != NULL ? &handle : NULL);
+    CLB_THEN(status, enqueue(command, after, event != NULL ? &event->mapped : NULL,
+                             event != NULL ? &handle : NULL));
     if (status == CLB_OK && event != NULL) {
         event->handle = handle;
         event->launch = queue->launches;
@@ -513,8 +512,7 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
         clb_event_drop(&queue->mark);
         queue->unmarked = 0;
     }
-    if (status == CLB_OK)
-        status = queue_give(command, false, marks && event == NULL ? &queue->mark : event);
+    CLB_THEN(status, queue_give(command, false, marks && event == NULL ? &queue->mark : event));
     if (status == CLB_OK && marks && event != NULL) {
         clb_event_retain(*event);
         queue->mark = *event;

@@ -72,10 +72,8 @@ clb_status clb_queue_count_launches(struct clb_queue *queue)
     chain = report;
     if (!runtime->device.unified) {
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, PLACE_BYTES, &chain);
-        if (status == CLB_OK)
-            status = clb_queue_write_now(queue, chain->mem, 0, PLACE_BYTES, report->host);
-        if (status == CLB_OK)
-            status = clb_queue_finish(queue);
+        CLB_THEN(status, clb_queue_write_now(queue, chain->mem, 0, PLACE_BYTES, report->host));
+        CLB_THEN(status, clb_queue_finish(queue));
         if (status != CLB_OK) {
             clb_buffer_end(runtime, chain, !queue->unended);
             clb_buffer_put(runtime, report);
@@ -147,8 +145,7 @@ clb_status clb_queue_set_make_kernel(struct clb_queue_set *queue_set, struct clb
     cl_int error;
     entry->kernel = clb_cl.CreateKernel(program->handle, name, &error);
     clb_status status = clb_cl_check(error, name);
-    if (status == CLB_OK)
-        status = check_needs(&queue_set->runtime->device, entry->kernel, name);
+    CLB_THEN(status, check_needs(&queue_set->runtime->device, entry->kernel, name));
     if (status != CLB_OK) {
         if (entry->kernel != NULL)
             clb_cl.ReleaseKernel(entry->kernel);

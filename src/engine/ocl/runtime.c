@@ -417,18 +417,16 @@ static clb_status start(const struct clb_config *config)
     char driver[CLB_DRIVER_PATH];
     cl_int error;
     clb_status status = clb_helper_meet_drivers(driver, sizeof driver);
-    if (status == CLB_OK)
-        status = clb_cl_load(driver[0] != '\0' ? driver : NULL);
-    if (status == CLB_OK)
-        status = clb_device_select(is_given ? shared->device : config->device, &runtime->device);
+    CLB_THEN(status, clb_cl_load(driver[0] != '\0' ? driver : NULL));
+    CLB_THEN(status,
+             clb_device_select(is_given ? shared->device : config->device, &runtime->device));
     if (status != CLB_OK)
         return status;
     runtime->context = clb_cl.CreateContext(
         (cl_context_properties[]){CL_CONTEXT_PLATFORM, (cl_context_properties)device->platform, 0},
         1, &device->id, NULL, NULL, &error);
     status = clb_cl_check(error, "clCreateContext");
-    if (status == CLB_OK)
-        status = clb_enqueuer_start(device);
+    CLB_THEN(status, clb_enqueuer_start(device));
     if (status != CLB_OK)
         return status;
     runtime->memory_limit = config->memory.percent > 0

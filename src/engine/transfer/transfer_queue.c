@@ -466,9 +466,8 @@ static clb_status download(struct clb_transfer_thread *thread, size_t piece)
     size_t slot = next_slot(thread, true);
     clb_event moved = NULL;
     clb_status status = await_slot(thread, slot);
-    if (status == CLB_OK)
-        status = clb_transfer_queue_enqueue(transfers, transfer, piece, &rect,
-                                            thread->slot[slot]->host, &moved);
+    CLB_THEN(status, clb_transfer_queue_enqueue(transfers, transfer, piece, &rect,
+                                                thread->slot[slot]->host, &moved));
     note(thread, "enqueue");
     if (moved == NULL)
         return status;
@@ -758,8 +757,7 @@ clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers, clb_s
 clb_status clb_queue_mark(struct clb_queue *queue, clb_event *event)
 {
     clb_status status = clb_queue_barrier(queue, NULL, event);
-    if (status == CLB_OK)
-        status = clb_queue_flush(queue);
+    CLB_THEN(status, clb_queue_flush(queue));
     return status;
 }
 
@@ -767,8 +765,7 @@ clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to)
 {
     clb_event event = NULL;
     clb_status status = clb_queue_mark(from, &event);
-    if (status == CLB_OK)
-        status = clb_queue_barrier(to, event, NULL);
+    CLB_THEN(status, clb_queue_barrier(to, event, NULL));
     clb_event_drop(&event);
     return status;
 }

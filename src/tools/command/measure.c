@@ -32,8 +32,7 @@ bool clb_measure_start(struct clb_measure *measure, clb_precision precision)
     if (precision == CLB_D && !measure->runtime->device.fp64)
         return clb_fail(false, "the device has no double precision");
     clb_status status = clb_queue_set_acquire(measure->runtime, &measure->queue_set);
-    if (status == CLB_OK)
-        status = clb_queue_set_open_queues(measure->queue_set);
+    CLB_THEN(status, clb_queue_set_open_queues(measure->queue_set));
     if (status != CLB_OK)
         clb_fail(0, "the device gives no queue: %s", clb_status_name(status));
     return status == CLB_OK;
@@ -103,16 +102,14 @@ double clb_measure_product_rate(struct clb_measure *measure)
     size_t bytes = n * n * clb_precision_size(measure->precision);
     void *zeros = calloc(1, bytes);
     clb_status status = clb_gemm_variant_get(measure->runtime, measure->precision, &variant);
-    if (status == CLB_OK)
-        status =
-            clb_resident_open(&product, measure->runtime, measure->queue_set, variant, n, n, n);
+    CLB_THEN(status,
+             clb_resident_open(&product, measure->runtime, measure->queue_set, variant, n, n, n));
     for (int i = 0; i < 3 && status == CLB_OK; i++) {
         status = zeros == NULL
                      ? CLB_ERR_NOMEM
                      : clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, bytes, &operand[i]);
-        if (status == CLB_OK)
-            status =
-                clb_queue_write_now(measure->queue_set->queue, operand[i]->mem, 0, bytes, zeros);
+        CLB_THEN(status,
+                 clb_queue_write_now(measure->queue_set->queue, operand[i]->mem, 0, bytes, zeros));
     }
     double seconds = NAN;
     if (status == CLB_OK) {
@@ -155,8 +152,7 @@ bool clb_measure_link(struct clb_measure *measure, struct clb_link *link)
         return true;
     clb_status status =
         clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, LINK_BYTES, &transfer.device);
-    if (status == CLB_OK)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, LINK_BYTES, &transfer.host);
+    CLB_THEN(status, clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, LINK_BYTES, &transfer.host));
     double up = status == CLB_OK ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
     transfer.down = true;
     double down = isfinite(up) ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
