@@ -577,23 +577,6 @@ struct reflection {
     atomic_bool not_unitary, no_memory;
 };
 
-/* Vectors in rows are read so many at a time, which are a line of memory or two. */
-enum { ROWS = 8 };
-
-/* Vectors [first, first + ROWS), of order elements each, in re and im. */
-static void read_vectors(const struct clb_stored_q *q, size_t first, double *re, double *im)
-{
-    const size_t count = clb_min(ROWS, q->count - first), order = clb_operator_rows(&q->m);
-    double row[2][ROWS] = {{0}};
-    for (size_t i = first; i < order; i++) {
-        convert(q->m.precision, q->m.data, first + i * q->m.ld, count, row[0], row[1]);
-        for (size_t r = 0; r < count; r++) {
-            re[r * order + i] = row[0][r];
-            im[r * order + i] = -row[1][r];
-        }
-    }
-}
-
 /* y = H*y with the elements behind the first of v and of y. Returns |v|^2. */
 static double reflect(const double *v_re, const double *v_im, size_t count, const double tau[2],
                       double *re, double *im)
@@ -628,27 +611,18 @@ static bool reflect_all(const struct reflection *reflection, double *re, double 
     const struct clb_stored_q *q = reflection->q;
     const struct clb_operator *m = &q->m;
     const size_t order = clb_operator_rows(m);
-    double *const v_im = room + (m->transposed ? ROWS : 1) * order;
-    size_t held = SIZE_MAX; /* the rows in room */
+    double *const v_im = is_complex(m) ? room + order : NULL;
+    const bool in_place = !m->transposed && m->precision == CLB_D;
     bool unitary = true;
     for (size_t step = 0; step < q->count; step++) {
-        const size_t j = reflection->adjoint ? step : q->count - 1 - step;
-        const size_t count = order - j - 1, at = j + 1 + j * m->ld;
-        const size_t place = m->transposed ? j % ROWS * order + j + 1 : 0;
-        const double *v = room + place;
+        const size_t j = reflection->adjoint ? step : q->count - 1 - step, count = order - j - 1;
+        const double *v = in_place ? (const double *)m->data + j + 1 + j * m->ld : room;
         double tau[2] = {0};
         convert(m->precision, q->tau, j, 1, &tau[0], &tau[1]);
         tau[1] = reflection->adjoint ? -tau[1] : tau[1];
-        if (m->transposed && j / ROWS != held) {
-            held = j / ROWS;
-            read_vectors(q, held * ROWS, room, v_im);
-        } else if (!m->transposed && m->precision == CLB_D) {
-            v = (const double *)m->data + at;
-        } else if (!m->transposed) {
-            convert(m->precision, m->data, at, count, room, v_im);
-        }
-        const double norm =
-            reflect(v, is_complex(m) ? v_im + place : NULL, count, tau, re + j, im + j);
+        if (!in_place)
+            load_line(m, false, j, j + 1, count, room, v_im);
+        const double norm = reflect(v, v_im, count, tau, re + j, im + j);
         unitary = unitary && is_unitary(tau, norm);
     }
     return unitary;
@@ -658,8 +632,7 @@ static void reflect_vector(void *context, size_t thread, size_t r, size_t end)
 {
     struct reflection *reflection = context;
     const struct clb_operator *m = &reflection->q->m;
-    const size_t held = m->transposed ? ROWS : 1;
-    double *room = malloc((2 * held * clb_operator_rows(m) + 1) * sizeof *room);
+    double *room = malloc((2 * clb_operator_rows(m) + 1) * sizeof *room);
     (void)thread;
     (void)end;
     if (room == NULL)
