@@ -65,8 +65,8 @@ static void make_system(struct system *s, const struct setting *setting, uint64_
     struct clb_call *problem = &s->problem;
     bool single;
     *s = (struct system){.kind = (enum kind)random_below(seed, KINDS)};
-    problem->kind = CLB_KIND_trsm;
-    problem->precision = (clb_precision)random_below(seed, CLB_PRECISIONS);
+    *problem = clb_call_of(
+        clb_routine_of(CLB_KIND_trsm, (clb_precision)random_below(seed, CLB_PRECISIONS), false));
     problem->right = random_below(seed, 2);
     problem->upper = random_below(seed, 2);
     problem->unit = random_below(seed, 2);
@@ -167,12 +167,12 @@ static void make_factored(struct factored *f, const struct setting *setting, uin
 {
     struct clb_call *problem = &f->problem;
     size_t n = 1 + random_below(seed, setting->largest);
-    *problem = (struct clb_call){.kind = CLB_KIND_getrs,
-                                 .wide = true,
-                                 .precision = (clb_precision)random_below(seed, CLB_PRECISIONS),
-                                 .transa = (clb_op)random_below(seed, 3),
-                                 .n = n,
-                                 .nrhs = 1 + random_below(seed, setting->largest)};
+    *problem = clb_call_of(
+        clb_routine_of(CLB_KIND_getrs, (clb_precision)random_below(seed, CLB_PRECISIONS), false));
+    problem->wide = true;
+    problem->transa = (clb_op)random_below(seed, 3);
+    problem->m = problem->n = n;
+    problem->nrhs = 1 + random_below(seed, setting->largest);
     dense_make(&f->a, problem->precision, n, n, 9, seed);
     dense_make(&f->b, problem->precision, n, problem->nrhs, 9, seed);
     f->ipiv = calloc(n, sizeof *f->ipiv);

@@ -162,15 +162,13 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     qr.result = result;
     qr.panels = (struct clb_panels){.run = &qr.run, .work = &work, .context = &qr, .x = &qr.x};
     *result = (struct clb_factors){.tau = result->tau, .kernel = variant->name};
-    bool written = false;
     clb_status status = geqrf_open(&qr);
     CLB_THEN(status, geqrf_bring_in(&qr));
     CLB_THEN(status, clb_panels_run(&qr.panels));
     CLB_THEN(status, clb_job_complete(&qr.run));
-    CLB_THEN(status, qr.run.discrete ? clb_job_publish(&qr.run, 0)
-                                     : clb_job_copy_matrix(&qr.run, &qr.x, true, &written));
+    CLB_THEN(status, clb_job_write_back(&qr.run, &qr.x));
     status = clb_job_end(&qr.run, status);
-    result->columns_written = qr.run.discrete ? clb_job_written(&qr.run) : written ? qr.x.cols : 0;
+    result->columns_written = clb_job_written(&qr.run);
     qr_close(&qr);
     return status;
 }
@@ -238,17 +236,12 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_call *call, struct clb_orgqr_result *result)
 {
     struct qr_run qr = qr_of(runtime, variant, call);
-    struct clb_job *run = &qr.run;
-    bool written = false;
     *result = (struct clb_orgqr_result){.columns_left = qr.x.cols, .kernel = variant->name};
     clb_status status = orgqr_open(&qr, result);
     CLB_THEN(status, make_q(&qr));
-    for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
-        status = clb_job_publish(run, i);
-    if (status == CLB_OK && !run->discrete)
-        status = clb_job_copy_matrix(run, &qr.x, true, &written);
-    status = clb_job_end(run, status);
-    result->columns_left -= run->discrete ? clb_job_written(run) : written ? qr.x.cols : 0;
+    CLB_THEN(status, clb_job_write_back(&qr.run, &qr.x));
+    status = clb_job_end(&qr.run, status);
+    result->columns_left -= clb_job_written(&qr.run);
     qr_close(&qr);
     return status;
 }

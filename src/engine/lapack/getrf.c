@@ -38,7 +38,7 @@ void clb_getrf_shape(struct clb_getrf_run *lu)
         lu->x.cols += lu->call->nrhs;
 }
 
-clb_status clb_getrf_open(struct clb_getrf_run *lu, const struct clb_panel_work *work)
+clb_status clb_getrf_open(struct clb_getrf_run *lu)
 {
     clb_getrf_shape(lu);
     size_t m = lu->x.rows, n = lu->x.cols;
@@ -53,15 +53,17 @@ clb_status clb_getrf_open(struct clb_getrf_run *lu, const struct clb_panel_work 
     }
     if (lu->solves)
         clb_getrf_add_solve(lu, &limits);
-    lu->panels = (struct clb_panels){
-        .run = &lu->run, .work = work, .context = lu, .x = &lu->x, .end = lu->inner, .cols = n};
+    lu->panels = (struct clb_panels){.run = &lu->run,
+                                     .work = &clb_getrf_work,
+                                     .context = lu,
+                                     .x = &lu->x,
+                                     .end = lu->inner,
+                                     .cols = n};
     CLB_TRY(clb_job_open(&lu->run, &limits));
     lu->result->kernel = lu->run.workspace.variant->name;
     if (wants_panel(lu) && clb_getf2_open(&lu->panel, &lu->run.workspace, m, lu->inner) != CLB_OK)
         clb_log(CLB_LOG_INFO, "getrf: the CPU factors the panels");
-    lu->row = calloc(m, sizeof *lu->row);
-    for (size_t i = 0; lu->row != NULL && i < m; i++)
-        lu->row[i] = (cl_uint)i;
+    lu->row = clb_order_make(m);
     return lu->row != NULL ? CLB_OK : CLB_ERR_NOMEM;
 }
 
@@ -95,7 +97,7 @@ size_t clb_getrf_on_host(const struct clb_host_blas *next, const struct clb_call
     return clb_host_call(next, &part);
 }
 
-void clb_getrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld)
+static void factor(void *context, size_t k, size_t width, void *panel, size_t ld)
 {
     struct clb_getrf_run *lu = context;
     struct clb_factors *result = lu->result;
@@ -140,6 +142,26 @@ clb_status clb_getrf_factor_on_device(void *context, size_t k, size_t width)
 
 /* ---- a step ---- */
 
+cl_uint *clb_order_make(size_t n)
+{
+    cl_uint *order = calloc(n, sizeof *order);
+    for (size_t i = 0; order != NULL && i < n; i++)
+        order[i] = (cl_uint)i;
+    return order;
+}
+
+void clb_order_swap(cl_uint *order, const void *ipiv, bool wide, size_t first, size_t end,
+                    bool backward)
+{
+    for (size_t k = first; k < end; k++) {
+        size_t i = backward ? first + end - 1 - k : k;
+        size_t other = (size_t)clb_integer_get(ipiv, i, wide) - 1;
+        cl_uint held = order[i];
+        order[i] = order[other];
+        order[other] = held;
+    }
+}
+
 static size_t take_move(cl_uint *rows, size_t row, struct clb_move *move)
 {
     cl_uint from = rows[row];
@@ -150,17 +172,6 @@ static size_t take_move(cl_uint *rows, size_t row, struct clb_move *move)
     return 1;
 }
 
-/* Exchange the rows that the pivots name, for those from `first` on in turn. */
-static void interchange(cl_uint *rows, const int64_t *ipiv, size_t first, size_t end)
-{
-    for (size_t i = first; i < end; i++) {
-        size_t other = (size_t)ipiv[i] - 1;
-        cl_uint held = rows[i];
-        rows[i] = rows[other];
-        rows[other] = held;
-    }
-}
-
 /* At most two moves for each column: the top rows first, in order, so that neighbouring work-items
  * write neighbouring rows. */
 clb_status clb_getrf_send_moves(struct clb_getrf_run *lu, size_t k, size_t width)
@@ -168,7 +179,7 @@ clb_status clb_getrf_send_moves(struct clb_getrf_run *lu, size_t k, size_t width
     const int64_t *ipiv = lu->result->ipiv;
     struct clb_move *moves = lu->run.workspace.moves_host->host;
     lu->moves = 0;
-    interchange(lu->row, ipiv, k, k + width);
+    clb_order_swap(lu->row, ipiv, true, k, k + width, false);
     for (size_t i = k; i < k + width; i++)
         lu->moves += take_move(lu->row, i, moves + lu->moves);
     for (size_t i = k; i < k + width; i++)
@@ -227,13 +238,20 @@ clb_status clb_getrf_apply(void *context, size_t k, size_t width, size_t first, 
     return status;
 }
 
+const struct clb_panel_work clb_getrf_work = {.width = clb_getrf_width,
+                                              .factor = factor,
+                                              .is_in_place = clb_getrf_is_on_device,
+                                              .factor_in_place = clb_getrf_factor_on_device,
+                                              .prepare = clb_getrf_prepare,
+                                              .apply = clb_getrf_apply};
+
 /* ---- write-back ---- */
 
 void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, cl_uint *order)
 {
     for (size_t i = 0; i < lu->x.rows; i++)
         order[i] = (cl_uint)i;
-    interchange(order, lu->result->ipiv, first, end);
+    clb_order_swap(order, lu->result->ipiv, true, first, end, false);
 }
 
 /* ---- the choice ---- */

@@ -45,11 +45,11 @@ static void add_chunks(struct clb_getrf_run *lu, size_t chunk_cols)
 }
 
 /* All memory, before anything is enqueued. */
-static clb_status discrete_open(struct getrf_discrete *discrete, const struct clb_panel_work *work)
+static clb_status discrete_open(struct getrf_discrete *discrete)
 {
     struct clb_getrf_run *lu = discrete->lu;
     struct clb_job *run = discrete->run;
-    CLB_TRY(clb_getrf_open(lu, work));
+    CLB_TRY(clb_getrf_open(lu));
     size_t m = lu->x.rows, n = lu->x.cols;
     size_t chunk_cols = clb_max(CLB_PIECE_BYTES / (m * run->element), 1);
     discrete->ahead = clb_getrf_is_on_device(lu, 0);
@@ -147,14 +147,8 @@ static void note_written(struct getrf_discrete *discrete)
 clb_status clb_getrf_run_discrete(struct clb_getrf_run *lu, struct clb_gemm_progress *progress,
                                   bool *begun)
 {
-    static const struct clb_panel_work work = {.width = clb_getrf_width,
-                                               .factor = clb_getrf_factor,
-                                               .is_in_place = clb_getrf_is_on_device,
-                                               .factor_in_place = clb_getrf_factor_on_device,
-                                               .prepare = clb_getrf_prepare,
-                                               .apply = clb_getrf_apply};
     struct getrf_discrete discrete = {.lu = lu, .run = &lu->run, .progress = progress};
-    clb_status status = discrete_open(&discrete, &work);
+    clb_status status = discrete_open(&discrete);
     *begun = lu->run.begun;
     CLB_THEN(status, discrete_run_steps(&discrete));
     if (status == CLB_OK && lu->solves && lu->result->info == 0)

@@ -160,12 +160,12 @@ static clb_status ooc_get_columns(struct ooc_run *ooc, size_t cols, struct clb_d
 
 /* Divide the matrix into blocks of about `width` columns and get all memory, before anything is
  * enqueued. */
-static clb_status ooc_open(struct ooc_run *ooc, const struct clb_panel_work *work, size_t width)
+static clb_status ooc_open(struct ooc_run *ooc, size_t width)
 {
     struct clb_getrf_run *lu = &ooc->lu;
     size_t widest = 0, widest_panel = 0;
     lu->most = width;
-    clb_status status = clb_getrf_open(lu, work);
+    clb_status status = clb_getrf_open(lu);
     CLB_THEN(status, make_blocks(ooc, width));
     for (size_t b = 0; b < ooc->blocks; b++)
         widest = clb_max(widest, ooc->block[b].end - ooc->block[b].first);
@@ -311,15 +311,12 @@ static clb_status write_copy(struct ooc_run *ooc)
 static clb_status run_with_width(const struct clb_getrf_run *unopened, char *host, size_t width,
                                  bool *begun)
 {
-    static const struct clb_panel_work work = {.width = clb_getrf_width,
-                                               .factor = clb_getrf_factor,
-                                               .is_in_place = clb_getrf_is_on_device,
-                                               .factor_in_place = clb_getrf_factor_on_device,
-                                               .prepare = publish_and_prepare,
-                                               .apply = clb_getrf_apply};
+    struct clb_panel_work work = clb_getrf_work;
     struct ooc_run ooc = {.lu = *unopened, .host = host};
     struct clb_job *run = &ooc.lu.run;
-    clb_status status = ooc_open(&ooc, &work, width);
+    work.prepare = publish_and_prepare;
+    clb_status status = ooc_open(&ooc, width);
+    ooc.lu.panels.work = &work;
     *begun = run->begun;
     CLB_THEN(status, run_blocks(&ooc));
     if (*begun)

@@ -120,19 +120,19 @@ static clb_status prepare_and_copy(void *context, size_t k, size_t width)
 
 clb_status clb_getrf_run_unified(struct clb_getrf_run *lu)
 {
-    static const struct clb_panel_work work = {.width = clb_getrf_width,
-                                               .factor = clb_getrf_factor,
-                                               .is_in_place = is_in_strips,
-                                               .factor_in_place = factor_strips,
-                                               .prepare = prepare_and_copy,
-                                               .apply = clb_getrf_apply};
+    struct clb_panel_work work = clb_getrf_work;
     struct clb_job *run = &lu->run;
     void *mapped;
-    clb_status status = clb_getrf_open(lu, &work);
+    work.is_in_place = is_in_strips;
+    work.factor_in_place = factor_strips;
+    work.prepare = prepare_and_copy;
+    clb_status status = clb_getrf_open(lu);
+    lu->panels.work = &work;
     CLB_THEN(status, clb_job_matrix(run, &lu->x));
     CLB_THEN(status, clb_job_copy_in(run, &lu->x, clb_getrf_width(lu, 0), &lu->caller));
     CLB_THEN(status, clb_panels_run(&lu->panels));
-    CLB_THEN(status, clb_job_map_result(run, &lu->x, &mapped));
+    CLB_THEN(status, clb_job_complete(run));
+    CLB_THEN(status, clb_job_map(run, &lu->x, &mapped));
     if (status == CLB_OK) {
         status = clb_getrf_write_back(lu, mapped, run->runtime->device.units);
         clb_status unmapped = clb_job_unmap(run, &lu->x, mapped);

@@ -12,24 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct getri_writer {
-    const struct clb_call *call;
-    const char *x;
-    size_t ld, element;
-    const cl_uint *order;
-};
-
-static void write_inverse(void *context, size_t thread, size_t begin, size_t end)
-{
-    const struct getri_writer *writer = context;
-    const struct clb_call *call = writer->call;
-    (void)thread;
-    for (size_t j = begin; j < end; j++)
-        memcpy((char *)call->a + j * call->lda * writer->element,
-               writer->x + writer->order[j] * writer->ld * writer->element,
-               call->n * writer->element);
-}
-
 /* The identity of order n, in memory where the inverse will overwrite it. */
 static void *make_identity(clb_precision precision, size_t n, size_t ld)
 {
@@ -79,20 +61,28 @@ clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     struct clb_solve_work work = clb_solve_triangles_work;
     struct inverting inverting = {
         .triangles = {.step = {{.upper = true}, {.unit = true}}, .steps = 2}};
-    struct clb_solve solve = clb_solve_of(call, true, n, n, x, ld);
+    struct clb_solve solve = clb_solve_of(call, &inverting, &progress);
     clb_status status = CLB_ERR_NOMEM;
     work.apply = invert_rows;
     solve.work = &work;
-    solve.context = &inverting;
-    solve.progress = &progress;
+    solve.cols_a = n;
+    solve.call.right = true;
+    solve.call.m = solve.call.n = n;
+    solve.call.b = x;
+    solve.call.ldb = ld;
     if (order != NULL && x != NULL) {
         status = clb_solve_run(runtime, variant, &solve);
         *kernel = progress.kernel;
         clb_gemm_progress_free(&progress);
     }
     if (status == CLB_OK) {
-        struct getri_writer writer = {call, x, ld, element, order};
-        clb_workers_share(n, CLB_COLUMN_SHARE, CLB_MAX_WORKERS + 1, write_inverse, &writer);
+        struct clb_column_copy copy = {.from = x,
+                                       .to = call->a,
+                                       .from_step = ld * element,
+                                       .to_step = call->lda * element,
+                                       .bytes = n * element,
+                                       .order = order};
+        clb_workers_share(n, CLB_COLUMN_SHARE, CLB_MAX_WORKERS + 1, clb_copy_columns, &copy);
     }
     free(order);
     free(x);

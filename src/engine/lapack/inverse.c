@@ -408,7 +408,8 @@ static clb_status inverse_write_mapped(struct inverse_run *inverting)
     struct clb_job *run = &inverting->run;
     const struct clb_dmat *result = inverse_result(inverting);
     void *mapped;
-    CLB_TRY(clb_job_map_result(run, result, &mapped));
+    CLB_TRY(clb_job_complete(run));
+    CLB_TRY(clb_job_map(run, result, &mapped));
     clb_job_unwrap(run);
     clb_status status = inverse_write(inverting, mapped, result->ld);
     clb_status unmapped = clb_job_unmap(run, result, mapped);

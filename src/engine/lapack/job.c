@@ -53,6 +53,14 @@ clb_status clb_job_complete(struct clb_job *run)
     return clb_queue_set_finish(run->workspace.queue_set);
 }
 
+clb_status clb_job_write_back(struct clb_job *run, const struct clb_dmat *x)
+{
+    clb_status status = run->discrete ? CLB_OK : clb_job_copy_matrix(run, x, true);
+    for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
+        status = clb_job_publish(run, i);
+    return status;
+}
+
 clb_status clb_job_end(struct clb_job *run, clb_status status)
 {
     if (run->begun)
@@ -74,18 +82,14 @@ void clb_job_close(struct clb_job *run)
 
 /* ---- the caller's matrix ---- */
 
-struct column_copy {
-    const char *from;
-    char *to;
-    size_t from_step, to_step, bytes; /* steps between columns */
-};
-
-static void copy_columns(void *context, size_t thread, size_t begin, size_t end)
+void clb_copy_columns(void *context, size_t thread, size_t begin, size_t end)
 {
-    const struct column_copy *copy = context;
+    const struct clb_column_copy *copy = context;
     (void)thread;
-    for (size_t j = begin; j < end; j++)
-        memcpy(copy->to + j * copy->to_step, copy->from + j * copy->from_step, copy->bytes);
+    for (size_t j = begin; j < end; j++) {
+        const size_t column = copy->order != NULL ? copy->order[j] : j;
+        memcpy(copy->to + j * copy->to_step, copy->from + column * copy->from_step, copy->bytes);
+    }
 }
 
 void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols, void *mapped,
@@ -93,11 +97,11 @@ void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols,
 {
     const struct clb_caller *caller = &run->caller[0];
     size_t step = ld * run->element, caller_step = caller->lda * run->element;
-    struct column_copy copy = {caller->a, mapped, caller_step, step, rows * run->element};
-    if (out)
-        copy = (struct column_copy){mapped, caller->a, step, caller_step, rows * run->element};
+    struct clb_column_copy copy = {mapped, caller->a, step, caller_step, rows * run->element, NULL};
+    if (!out)
+        copy = (struct clb_column_copy){caller->a, mapped, caller_step, step, copy.bytes, NULL};
     if (!caller->adjoint)
-        clb_workers_share(cols, CLB_COLUMN_SHARE, threads, copy_columns, &copy);
+        clb_workers_share(cols, CLB_COLUMN_SHARE, threads, clb_copy_columns, &copy);
     else if (out)
         clb_transpose(run->precision, cols, rows, mapped, ld, caller->a, caller->lda, true);
     else

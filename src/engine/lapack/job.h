@@ -44,6 +44,7 @@ struct clb_job {
     struct clb_buffer *buffer[CLB_RUN_BUFFERS]; /* released when the run is closed */
     size_t buffers;
     cl_mem wrapped; /* the caller's matrix in place, or NULL */
+    size_t copied;  /* columns that the CPU has written to the caller's matrix from mapped memory */
     struct clb_transfer_queue *transfers;
     struct clb_transfer *transfer; /* uploads, then downloads */
     size_t uploads, downloads;
@@ -64,6 +65,8 @@ clb_status clb_job_buffer(struct clb_job *run, clb_memory_kind kind, size_t byte
                           struct clb_buffer **buffer) CLB_MUST_CHECK;
 clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
 clb_status clb_job_complete(struct clb_job *run) CLB_MUST_CHECK;
+/* Write x to the caller's first matrix, by the CPU or by all downloads. */
+clb_status clb_job_write_back(struct clb_job *run, const struct clb_dmat *x) CLB_MUST_CHECK;
 clb_status clb_job_end(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
 void clb_job_close(struct clb_job *run);
 
@@ -82,29 +85,32 @@ void clb_job_unwrap(struct clb_job *run);
  * copies all columns, and rest->mem is NULL. */
 clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t cols,
                            struct clb_dmat *rest) CLB_MUST_CHECK;
-/* Copy x from the caller's first matrix, or `out` to it. *copied says whether all of it or nothing
- * has been written, whatever the status. */
-clb_status clb_job_copy_matrix(struct clb_job *run, const struct clb_dmat *x, bool out,
-                               bool *copied) CLB_MUST_CHECK;
+/* Copy x from the caller's first matrix, or `out` to it: all of it or nothing. */
+clb_status clb_job_copy_matrix(struct clb_job *run, const struct clb_dmat *x,
+                               bool out) CLB_MUST_CHECK;
 
 /* Copy between its first columns and memory that the CPU has mapped, by at most so many threads;
  * adjoints by as many as are free. */
 void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols, void *mapped,
                   size_t ld, size_t threads);
 
-/* Wait for the queue and map x for the CPU; it begins at *mapped. clb_job_map_result: for a result
- * that will be written to the caller's memory: checks that all commands before have succeeded. */
+/* Wait for the queue and map x for the CPU; it begins at *mapped. */
 clb_status clb_job_map(struct clb_job *run, const struct clb_dmat *x, void **mapped) CLB_MUST_CHECK;
-clb_status clb_job_map_result(struct clb_job *run, const struct clb_dmat *x,
-                              void **mapped) CLB_MUST_CHECK;
 clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x,
                          void *mapped) CLB_MUST_CHECK;
 /* Where the CPU sees x without a map, for what no command that is under way uses; NULL where it
  * does not. */
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x);
 
-/* Columns that a thread copies at once. */
+/* Columns that a thread copies at once; a copy of columns, for clb_workers_share. */
 #define CLB_COLUMN_SHARE ((size_t)64)
+struct clb_column_copy {
+    const char *from;
+    char *to;
+    size_t from_step, to_step, bytes; /* steps between columns */
+    const cl_uint *order;             /* column j is from column order[j]; NULL: j */
+};
+void clb_copy_columns(void *context, size_t thread, size_t begin, size_t end);
 
 /* ---- discrete memory (job_discrete.c) ---- */
 
@@ -132,9 +138,10 @@ void clb_job_close_transfers(struct clb_job *run);
 clb_status clb_job_await(struct clb_job *run, size_t upload) CLB_MUST_CHECK;
 clb_status clb_job_await_columns(struct clb_job *run, size_t upload,
                                  size_t *columns) CLB_MUST_CHECK;
-/* Let a download begin when the workspace's queue has come here. Downloads are published in order;
- * clb_job_written: the number of columns that they have written to the caller's matrix. */
+/* Let a download begin when the workspace's queue has come here. Downloads are published in order.
+ */
 clb_status clb_job_publish(struct clb_job *run, size_t download) CLB_MUST_CHECK;
+/* The number of columns of the caller's matrix that are written, in either kind of memory. */
 size_t clb_job_written(const struct clb_job *run);
 
 /* ---- panels ---- */
@@ -229,19 +236,18 @@ struct clb_getrf_run clb_getrf_run_of(struct clb_runtime *runtime,
                                       struct clb_factors *result);
 
 /* clb_getrf_shape sets the panel widths and the dimensions of x. clb_getrf_open does that too and
- * opens all but the memory of x; the context of `work` is lu. clb_getrf_close: after clb_job_end.
- */
+ * opens all but the memory of x; the work of its panels, which may be changed then, is
+ * clb_getrf_work. clb_getrf_close: after clb_job_end. */
+extern const struct clb_panel_work clb_getrf_work;
 void clb_getrf_shape(struct clb_getrf_run *lu);
-clb_status clb_getrf_open(struct clb_getrf_run *lu,
-                          const struct clb_panel_work *work) CLB_MUST_CHECK;
+clb_status clb_getrf_open(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 void clb_getrf_close(struct clb_getrf_run *lu);
 
 /* ---- a step; those with a `context`, a struct clb_getrf_run, are a struct clb_panel_work's --- */
 
-/* Columns of the panel that begins with column k; have the next library factor it, or any part of
- * the matrix, for which info is returned. */
+/* Columns of the panel that begins with column k; have the next library factor any part of the
+ * matrix, for which info is returned. */
 size_t clb_getrf_width(const void *context, size_t k);
-void clb_getrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld);
 size_t clb_getrf_on_host(const struct clb_host_blas *next, const struct clb_call *call, size_t m,
                          size_t n, void *a, size_t lda, int64_t *ipiv);
 
@@ -273,6 +279,13 @@ clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace
 /* Set order[i], for each of m rows, to the row that interchanges [first, end) bring to row i. When
  * they are written back the columns of a panel still need those of all later steps. */
 void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, cl_uint *order);
+
+/* An order in which each of n rows is in its place; the caller frees it. NULL: no memory. Exchange
+ * the rows that pivots [first, end) of an xGETRF name, in turn or backwards: order[i] is the row
+ * that comes to row i. */
+cl_uint *clb_order_make(size_t n);
+void clb_order_swap(cl_uint *order, const void *ipiv, bool wide, size_t first, size_t end,
+                    bool backward);
 
 /* Copy the complete factors from host memory, with the leading dimension of x, to the caller's
  * matrix, and apply the interchanges that columns still lack; by at most `threads` threads.

@@ -102,7 +102,7 @@ clb_status clb_job_publish(struct clb_job *run, size_t download)
 /* The first `arrived` pieces of the downloads are written when the transfer queue has ended. */
 size_t clb_job_written(const struct clb_job *run)
 {
-    size_t left = run->begun ? run->transfers->arrived : 0, columns = 0;
+    size_t left = run->begun ? run->transfers->arrived : 0, columns = run->copied;
     for (size_t i = 0; left > 0 && i < run->downloads; i++) {
         const struct clb_transfer *transfer = &run->transfer[run->uploads + i];
         size_t pieces = clb_min(left, transfer->pieces);

@@ -24,12 +24,6 @@ clb_status clb_job_map(struct clb_job *run, const struct clb_dmat *x, void **map
                          mapped, NULL);
 }
 
-clb_status clb_job_map_result(struct clb_job *run, const struct clb_dmat *x, void **mapped)
-{
-    clb_status status = clb_job_complete(run);
-    return status == CLB_OK ? clb_job_map(run, x, mapped) : status;
-}
-
 clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x, void *mapped)
 {
     return clb_job_see(run, x) != NULL ? CLB_OK
@@ -38,14 +32,11 @@ clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x, void *ma
 
 /* ---- the caller's matrix, copied or in place ---- */
 
-clb_status clb_job_copy_matrix(struct clb_job *run, const struct clb_dmat *x, bool out,
-                               bool *copied)
+clb_status clb_job_copy_matrix(struct clb_job *run, const struct clb_dmat *x, bool out)
 {
     void *mapped;
-    clb_status status = out ? clb_job_map_result(run, x, &mapped) : clb_job_map(run, x, &mapped);
-    *copied = status == CLB_OK;
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_map(run, x, &mapped));
+    run->copied = out ? x->cols : 0;
     clb_job_copy(run, out, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
     return clb_job_unmap(run, x, mapped);
 }
@@ -66,7 +57,6 @@ static clb_status wrap(struct clb_job *run, const struct clb_dmat *x)
 
 clb_status clb_job_view(struct clb_job *run, struct clb_dmat *x)
 {
-    bool copied;
     clb_status status = wrap(run, x);
     if (status == CLB_OK && run->wrapped != NULL) {
         x->mem = run->wrapped;
@@ -74,18 +64,17 @@ clb_status clb_job_view(struct clb_job *run, struct clb_dmat *x)
         return CLB_OK;
     }
     CLB_THEN(status, clb_job_matrix(run, x));
-    return status == CLB_OK ? clb_job_copy_matrix(run, x, false, &copied) : status;
+    return status == CLB_OK ? clb_job_copy_matrix(run, x, false) : status;
 }
 
 clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t cols,
                            struct clb_dmat *rest)
 {
-    bool copied;
     CLB_TRY(wrap(run, x));
     *rest = (struct clb_dmat){run->wrapped, 0, x->rows, x->cols, run->caller[0].lda};
     const struct clb_dmat part =
         clb_dmat_part(x, 0, 0, x->rows, run->wrapped != NULL ? cols : x->cols);
-    return clb_job_copy_matrix(run, &part, false, &copied);
+    return clb_job_copy_matrix(run, &part, false);
 }
 
 /* ---- panels ---- */

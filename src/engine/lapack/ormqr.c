@@ -59,11 +59,9 @@ clb_status clb_ormqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                                                ormqr_end};
     struct reflector_product product = {
         .call = call, .nb = clb_min(variant->tuning.value[CLB_PARAM_GEQRF_NB], call->k)};
-    struct clb_solve solve = clb_solve_of(call, call->right, call->m, call->n, call->c, call->ldc);
+    struct clb_solve solve = clb_solve_of(call, &product, progress);
     solve.work = &work;
-    solve.context = &product;
     solve.cols_a = call->k;
     solve.adjoint_a = clb_call_is_adjoint(call);
-    solve.progress = progress;
     return clb_solve_run(runtime, variant, &solve);
 }

@@ -254,21 +254,6 @@ static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
-/* Make the first diagonal block available to the CPU: where memory is unified, without a round
- * trip, and where the CPU must not look into that from the caller's matrix. */
-static clb_status bring_first(struct potrf_run *chol, const struct clb_dmat *diagonal,
-                              clb_event *event)
-{
-    const struct clb_call *call = chol->call;
-    if (chol->run.discrete)
-        return potrf_bring_down(chol, diagonal, event);
-    if (clb_job_see(&chol->run, diagonal) != NULL)
-        return CLB_OK;
-    copy_triangle(chol, diagonal->rows, diagonal->rows, call->a, call->lda, chol->host_block->host,
-                  diagonal->rows);
-    return CLB_OK;
-}
-
 /* Wait for the diagonal block in the CPU's memory. */
 static clb_status await_block(struct potrf_run *chol, const struct clb_dmat *diagonal,
                               clb_event *event)
@@ -398,8 +383,7 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
     size_t below = k + width;
     clb_event event = NULL;
     clb_status status = update_from_left(chol, k, k, width, width);
-    CLB_THEN(status, k == 0 ? bring_first(chol, &diagonal, &event)
-                            : potrf_bring_down(chol, &diagonal, &event));
+    CLB_THEN(status, potrf_bring_down(chol, &diagonal, &event));
     if (status == CLB_OK && below < chol->n)
         status = update_from_left(chol, k, below, chol->n - below, width);
     CLB_THEN(status, clb_queue_flush(chol->run.workspace.queue));
@@ -425,7 +409,7 @@ static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
         copy_triangle(chol, chol->n, cols, memory, chol->x.ld, call->a, call->lda);
     else
         copy_triangle(chol, chol->n, cols, call->a, call->lda, memory, chol->x.ld);
-    chol->result->columns_written = out ? cols : 0;
+    chol->run.copied = out ? cols : 0;
     return clb_job_unmap(&chol->run, &chol->x, memory);
 }
 
@@ -478,8 +462,7 @@ clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     CLB_THEN(status, potrf_steps(&chol));
     CLB_THEN(status, potrf_write_back(&chol));
     status = clb_job_end(&chol.run, status);
-    if (chol.run.discrete)
-        result->columns_written = clb_job_written(&chol.run);
+    result->columns_written = clb_job_written(&chol.run);
     if (chol.block.program != NULL)
         clb_potf2_close(&chol.block, &chol.run.workspace, chol.run.idle);
     clb_job_close(&chol.run);

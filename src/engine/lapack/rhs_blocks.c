@@ -335,18 +335,22 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 
 /* ---- xTRSM ---- */
 
-struct clb_solve clb_solve_of(const struct clb_call *call, bool right, size_t m, size_t n, void *b,
-                              size_t ldb)
+struct clb_solve clb_solve_of(const struct clb_call *call, void *context,
+                              struct clb_gemm_progress *progress)
 {
     struct clb_solve solve = {.work = &clb_solve_triangles_work,
+                              .context = context,
                               .call = clb_call_as(call, CLB_KIND_trsm),
-                              .cols_a = right ? n : m};
-    solve.call.right = right;
-    solve.call.m = m;
-    solve.call.n = n;
+                              .progress = progress};
+    struct clb_shape b = {0};
+    (void)(clb_call_shape(call, 'B', &b) || clb_call_shape(call, 'C', &b));
+    solve.call.right = call->right;
+    solve.call.m = b.rows;
+    solve.call.n = b.cols;
+    solve.call.b = b.data;
+    solve.call.ldb = b.ld;
     solve.call.alpha = clb_scalar_one(call->precision);
-    solve.call.b = b;
-    solve.call.ldb = ldb;
+    solve.cols_a = call->right ? b.cols : b.rows;
     return solve;
 }
 
@@ -355,9 +359,7 @@ clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
 {
     struct clb_solve_triangles triangles = {
         .step = {{.upper = call->upper, .unit = call->unit, .op = call->transa}}, .steps = 1};
-    struct clb_solve solve = clb_solve_of(call, call->right, call->m, call->n, call->b, call->ldb);
-    solve.context = &triangles;
-    solve.progress = progress;
+    struct clb_solve solve = clb_solve_of(call, &triangles, progress);
     solve.call.alpha = call->alpha;
     return clb_solve_run(runtime, variant, &solve);
 }
@@ -369,19 +371,9 @@ clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
 
 cl_uint *clb_pivot_order(const struct clb_call *call, bool backward)
 {
-    const size_t n = call->n;
-    cl_uint *order = calloc(n, sizeof *order);
-    if (order == NULL)
-        return NULL;
-    for (size_t i = 0; i < n; i++)
-        order[i] = (cl_uint)i;
-    for (size_t k = 0; k < n; k++) {
-        size_t i = backward ? n - 1 - k : k;
-        size_t other = (size_t)clb_integer_get(call->ipiv, i, call->wide) - 1;
-        cl_uint held = order[i];
-        order[i] = order[other];
-        order[other] = held;
-    }
+    cl_uint *order = clb_order_make(call->n);
+    if (order != NULL)
+        clb_order_swap(order, call->ipiv, call->wide, 0, call->n, backward);
     return order;
 }
 
@@ -396,9 +388,7 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
         .step = {{.upper = transposed, .unit = !transposed, .op = call->transa},
                  {.upper = !transposed, .unit = transposed, .op = call->transa}},
         .steps = 2};
-    struct clb_solve solve = clb_solve_of(call, false, call->n, call->nrhs, call->b, call->ldb);
-    solve.context = &triangles;
-    solve.progress = progress;
+    struct clb_solve solve = clb_solve_of(call, &triangles, progress);
     *(transposed ? &solve.order_out : &solve.order_in) = order;
     *progress = (struct clb_gemm_progress){0};
     clb_status status = order != NULL ? clb_solve_run(runtime, variant, &solve) : CLB_ERR_NOMEM;
@@ -418,8 +408,6 @@ clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
         .step = {{.upper = upper, .op = upper ? CLB_OP_C : CLB_OP_N},
                  {.upper = upper, .op = upper ? CLB_OP_N : CLB_OP_C}},
         .steps = 2};
-    struct clb_solve solve = clb_solve_of(call, false, call->n, call->nrhs, call->b, call->ldb);
-    solve.context = &triangles;
-    solve.progress = progress;
+    struct clb_solve solve = clb_solve_of(call, &triangles, progress);
     return clb_solve_run(runtime, variant, &solve);
 }

@@ -39,10 +39,9 @@ struct clb_solve {
     struct clb_gemm_progress *progress; /* the parts of B */
 };
 
-/* A solve with the call's A, for a B of m x n, and alpha = 1; the caller sets the context and the
- * progress. */
-struct clb_solve clb_solve_of(const struct clb_call *call, bool right, size_t m, size_t n, void *b,
-                              size_t ldb);
+/* A solve with triangles, the context, with the call's A and B or C, if any, and alpha = 1. */
+struct clb_solve clb_solve_of(const struct clb_call *call, void *context,
+                              struct clb_gemm_progress *progress);
 
 /* Divide B into parts and run. */
 clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
