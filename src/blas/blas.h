@@ -86,10 +86,8 @@ struct clb_level3 {
 void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
                       const void *x, size_t ldx, void *y, size_t ldy);
 
-/* Zero, one and minus one in a precision. */
-const void *clb_scalar_zero(clb_precision precision);
-const void *clb_scalar_one(clb_precision precision);
-const void *clb_scalar_minus_one(clb_precision precision);
+/* Minus one, zero or one in a precision. */
+const void *clb_scalar_of(clb_precision precision, int x);
 bool clb_scalar_equal(clb_precision precision, const void *x, const void *y);
 
 /* On the CPU: C = alpha*P + beta*C, which writes a finished tile P (ldp) to the caller's matrix.

@@ -167,7 +167,7 @@ static bool is_zero(const struct clb_call *call, char letter, const void *value)
 {
     const clb_scalar scalar =
         clb_scalar_get(call->precision, clb_routine_has_flag(call->routine, letter), value);
-    return clb_scalar_equal(call->precision, &scalar, clb_scalar_zero(call->precision));
+    return clb_scalar_equal(call->precision, &scalar, clb_scalar_of(call->precision, 0));
 }
 
 bool clb_call_reads_c(const struct clb_call *call)

@@ -51,27 +51,12 @@ void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const u
     }
 }
 
-static const void *number_of(clb_precision precision, int x)
+const void *clb_scalar_of(clb_precision precision, int x)
 {
     static const float singles[][2] = {{-1}, {0}, {1}};
     static const double doubles[][2] = {{-1}, {0}, {1}};
     return clb_precision_real_size(precision) == sizeof(float) ? (const void *)singles[x + 1]
                                                                : doubles[x + 1];
-}
-
-const void *clb_scalar_zero(clb_precision precision)
-{
-    return number_of(precision, 0);
-}
-
-const void *clb_scalar_one(clb_precision precision)
-{
-    return number_of(precision, 1);
-}
-
-const void *clb_scalar_minus_one(clb_precision precision)
-{
-    return number_of(precision, -1);
 }
 
 bool clb_scalar_equal(clb_precision precision, const void *x, const void *y)
@@ -133,7 +118,7 @@ void clb_gemm_progress_free(struct clb_gemm_progress *progress)
 
 clb_status clb_gemm_distrust(const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {
-    const void *zero = clb_scalar_zero(problem->precision);
+    const void *zero = clb_scalar_of(problem->precision, 0);
     bool in_place = problem->level3 != NULL && problem->level3->in_place;
     bool reads_c = memcmp(problem->beta, zero, clb_precision_size(problem->precision)) != 0;
     for (size_t i = 0; i < progress->parts && !in_place && !reads_c; i++)

@@ -286,7 +286,7 @@ size_t dense_potrs(const struct clb_host_blas *host, const struct clb_call *call
     struct clb_call system = clb_call_as(call, CLB_KIND_trsm);
     system.m = call->n;
     system.n = call->nrhs;
-    system.alpha = clb_scalar_one(call->precision);
+    system.alpha = clb_scalar_of(call->precision, 1);
     for (int step = 0; step < 2; step++) {
         system.transa = (step == 0) == call->upper ? CLB_OP_C : CLB_OP_N;
         dense_trsm(host, &system);

@@ -41,8 +41,8 @@ static clb_status multiply(struct clb_runtime *runtime, clb_precision precision,
                                      .m = n,
                                      .n = n,
                                      .k = n,
-                                     .alpha = clb_scalar_one(precision),
-                                     .beta = clb_scalar_zero(precision),
+                                     .alpha = clb_scalar_of(precision, 1),
+                                     .beta = clb_scalar_of(precision, 0),
                                      .a = dense_data(&a),
                                      .b = dense_data(&b),
                                      .c = dense_data(&c),
@@ -82,7 +82,7 @@ static clb_status solve(struct clb_runtime *runtime, clb_precision precision, si
     for (size_t i = 0; i < n; i++)
         dense_set(&a, i, i, dense_get(&a, i, i) + n);
     struct clb_call problem = dense_call(CLB_KIND_trsm, n, rhs, &a);
-    problem.alpha = clb_scalar_one(precision);
+    problem.alpha = clb_scalar_of(precision, 1);
     problem.b = dense_data(&b);
     problem.ldb = b.ld;
     clb_status status = clb_trsm_run(runtime, variant, &problem, &progress);

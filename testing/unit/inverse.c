@@ -29,7 +29,7 @@ static void invert(const struct clb_call *p)
     struct clb_call trsm = clb_call_as(p, CLB_KIND_trsm);
     trsm.right = trsm.upper = true;
     trsm.m = n;
-    trsm.alpha = clb_scalar_one(p->precision);
+    trsm.alpha = clb_scalar_of(p->precision, 1);
     trsm.b = x;
     trsm.ldb = n;
     if (x == NULL)
@@ -56,7 +56,7 @@ static void invert(const struct clb_call *p)
 static size_t call_getri(const struct clb_host_blas *host, const struct clb_call *call)
 {
     if (host->lwork == -1)
-        memcpy(host->work, clb_scalar_one(call->precision), clb_precision_size(call->precision));
+        memcpy(host->work, clb_scalar_of(call->precision, 1), clb_precision_size(call->precision));
     else
         invert(call);
     return 0;

@@ -98,7 +98,7 @@ static clb_status solve_random(struct dense_check *check, bool right, size_t n, 
     call.right = right;
     call.m = right ? rhs : n;
     call.n = right ? n : rhs;
-    call.alpha = clb_scalar_one(check->variant->precision);
+    call.alpha = clb_scalar_of(check->variant->precision, 1);
     call.transa = right ? CLB_OP_N : CLB_OP_C;
     return try_call(check, call, &numbers, solve);
 }

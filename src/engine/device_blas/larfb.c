@@ -21,7 +21,7 @@ clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_
                               const struct clb_dmat *y, bool below)
 {
     clb_precision precision = workspace->variant->precision;
-    const struct clb_argument one = {clb_precision_size(precision), clb_scalar_one(precision)};
+    const struct clb_argument one = {clb_precision_size(precision), clb_scalar_of(precision, 1)};
     const cl_uint copies = below;
     return clb_workspace_launch(workspace, workspace->laswp, "clb_trapezoid",
                                 CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->rows),

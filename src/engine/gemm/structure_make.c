@@ -43,7 +43,7 @@ static inline void make_column(const struct clb_operand *x, size_t row, size_t e
         return;
     to += (col - row) * element;
     if (x->unit && x->shape == CLB_STRUCTURE_TRIANGULAR)
-        memcpy(to, clb_scalar_one(real == sizeof(float) ? CLB_C : CLB_Z), element);
+        memcpy(to, clb_scalar_of(real == sizeof(float) ? CLB_C : CLB_Z, 1), element);
     else if (parts == 2 && hermitian)
         memset(to + real, 0, real);
 }
@@ -70,9 +70,9 @@ void clb_operand_make(clb_precision precision, const struct clb_operand *x, size
     block.cols = count;
     if (x->shape == CLB_STRUCTURE_GENERAL)
         clb_merge_tile(precision, block.rows, block.cols,
-                       x->scale != NULL ? x->scale : clb_scalar_one(precision),
+                       x->scale != NULL ? x->scale : clb_scalar_of(precision, 1),
                        x->host + (block.row + block.col * x->ld) * x->element, x->ld,
-                       clb_scalar_zero(precision), to, block.rows);
+                       clb_scalar_of(precision, 0), to, block.rows);
     else if (precision == CLB_S)
         make_block(x, &block, to, sizeof(float), 1);
     else if (precision == CLB_D)
@@ -127,7 +127,7 @@ clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_progra
     clb_precision precision = variant->precision;
     bool single = clb_precision_real_size(precision) == sizeof(float);
     clb_scalar factor = {{0}};
-    memcpy(&factor, x->scale != NULL ? x->scale : clb_scalar_one(precision), x->element);
+    memcpy(&factor, x->scale != NULL ? x->scale : clb_scalar_of(precision, 1), x->element);
     const struct clb_rect block = clb_stored(x->depth_contiguous, i0, p0, w, k);
     const cl_ulong offset = x->offset, ld = x->ld, row = block.row, col = block.col;
     const cl_uint rows = (cl_uint)block.rows, cols = (cl_uint)block.cols, kind = kind_of(x);

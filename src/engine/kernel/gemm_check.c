@@ -162,10 +162,10 @@ static clb_status check_way(struct full_check *check, const struct way *way)
     call.m = check->m;
     call.n = check->n;
     call.k = check->k;
-    call.alpha = clb_scalar_one(precision);
+    call.alpha = clb_scalar_of(precision, 1);
     call.ldc = clb_round_up(check->m, 128 / clb_precision_size(precision));
     for (int add = 0; add < 2 && status == CLB_OK; add++) {
-        call.beta = add ? clb_scalar_one(precision) : clb_scalar_zero(precision);
+        call.beta = add ? clb_scalar_of(precision, 1) : clb_scalar_of(precision, 0);
         status = clb_trial_open(&check->trial, check->queue_set->runtime, check->queue_set->queue,
                                 &call, &numbers);
         CLB_THEN(status, full_multiply(check, way, add, most_m, most_n));

@@ -23,7 +23,7 @@ static void *make_identity(clb_precision precision, size_t n, size_t ld)
         return NULL;
     clb_pages_want_huge(x, bytes);
     for (size_t i = 0; i < n; i++)
-        memcpy(x + i * (ld + 1) * element, clb_scalar_one(precision), element);
+        memcpy(x + i * (ld + 1) * element, clb_scalar_of(precision, 1), element);
     return x;
 }
 

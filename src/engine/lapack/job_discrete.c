@@ -21,7 +21,7 @@ struct clb_transfer *clb_job_add(struct clb_job *run, bool down, const struct cl
                                       .x = *x,
                                       .host = (char *)(uintptr_t)host,
                                       .ld = ld,
-                                      .alpha = clb_scalar_one(run->precision)};
+                                      .alpha = clb_scalar_of(run->precision, 1)};
     *(down ? &run->downloads : &run->uploads) += 1;
     return transfer;
 }

@@ -20,8 +20,8 @@ static void subtract(const struct clb_call *call, const struct clb_host_blas *ne
     gemm.m = c->rows;
     gemm.n = c->cols;
     gemm.k = k;
-    gemm.alpha = clb_scalar_minus_one(call->precision);
-    gemm.beta = clb_scalar_one(call->precision);
+    gemm.alpha = clb_scalar_of(call->precision, -1);
+    gemm.beta = clb_scalar_of(call->precision, 1);
     gemm.a = a;
     gemm.b = b;
     gemm.c = at(call, c->row, c->col);
@@ -41,7 +41,7 @@ static void solve_top(const struct clb_call *call, const struct clb_host_blas *n
     trsm.transa = upper ? CLB_OP_C : CLB_OP_N;
     trsm.m = rows;
     trsm.n = call->n - first;
-    trsm.alpha = clb_scalar_one(call->precision);
+    trsm.alpha = clb_scalar_of(call->precision, 1);
     trsm.b = at(call, 0, first);
     trsm.ldb = call->lda;
     clb_host_call(next, &trsm);

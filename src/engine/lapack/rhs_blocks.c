@@ -111,14 +111,15 @@ static void copy_part(struct solve_run *run, size_t index, bool out)
     const clb_precision precision = solve->call.precision;
     const cl_uint *order = out ? solve->order_out : solve->order_in;
     void *b = part_of_b(run, index), *slot = run->slot[index % 2].mapped;
-    const void *from = out ? slot : b, *alpha = out ? clb_scalar_one(precision) : solve->call.alpha;
+    const void *from = out ? slot : b,
+               *alpha = out ? clb_scalar_of(precision, 1) : solve->call.alpha;
     void *to = out ? b : slot;
     const size_t ldb = solve->call.ldb, ld_from = out ? run->ld : ldb, ld_to = out ? ldb : run->ld;
     if (order != NULL)
         clb_copy_ordered(precision, rect->rows, rect->cols, order, from, ld_from, to, ld_to);
     else
         clb_merge_tile(precision, rect->rows, rect->cols, alpha, from, ld_from,
-                       clb_scalar_zero(precision), to, ld_to);
+                       clb_scalar_of(precision, 0), to, ld_to);
 }
 
 static clb_status enqueue_part(struct solve_run *run, size_t index)
@@ -349,7 +350,7 @@ struct clb_solve clb_solve_of(const struct clb_call *call, void *context,
     solve.call.n = b.cols;
     solve.call.b = b.data;
     solve.call.ldb = b.ld;
-    solve.call.alpha = clb_scalar_one(call->precision);
+    solve.call.alpha = clb_scalar_of(call->precision, 1);
     solve.cols_a = call->right ? b.cols : b.rows;
     return solve;
 }

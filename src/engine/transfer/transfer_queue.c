@@ -89,8 +89,8 @@ static clb_status copy_matrix(void *context, const struct clb_transfer *transfer
                          from, from_ld, to, to_ld);
     else
         clb_merge_tile(precision, rect->rows, rect->cols,
-                       down ? clb_scalar_one(precision) : transfer->alpha, from, from_ld,
-                       clb_scalar_zero(precision), to, to_ld);
+                       down ? clb_scalar_of(precision, 1) : transfer->alpha, from, from_ld,
+                       clb_scalar_of(precision, 0), to, to_ld);
     return CLB_OK;
 }
 

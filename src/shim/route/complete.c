@@ -100,7 +100,7 @@ static void add_block(const struct structured *x, const struct clb_rect *rect, s
     const clb_op op = stored ? CLB_OP_N : x->hermitian ? CLB_OP_C : CLB_OP_T;
     void *a = stored ? element_at(p, p->a, i, j, p->lda) : element_at(p, p->a, j, i, p->lda);
     product.k = depth;
-    product.beta = clb_scalar_one(p->precision);
+    product.beta = clb_scalar_of(p->precision, 1);
     product.transa = p->right ? CLB_OP_N : op;
     product.transb = p->right ? op : CLB_OP_N;
     product.a = p->right ? element_at(p, p->b, rect->row, from, p->ldb) : a;
@@ -195,7 +195,7 @@ static void compute_part(const struct structured *x, const struct clb_rect *rect
         const clb_scalar conjugate = clb_scalar_conjugate(p->precision, x->alpha);
         if (p->kind == CLB_KIND_syr2k)
             add_adjoint(x, rect, x->hermitian ? &conjugate : &x->alpha,
-                        clb_scalar_one(p->precision), true);
+                        clb_scalar_of(p->precision, 1), true);
     }
 }
 
@@ -210,13 +210,13 @@ static void compose_diagonal(const struct structured *x, const struct clb_rect *
     const struct clb_call *p = x->call;
     double block[2 * BLOCK * BLOCK];
     struct clb_call product = gemmtr_product(x, rect);
-    product.beta = clb_scalar_zero(p->precision);
+    product.beta = clb_scalar_of(p->precision, 0);
     product.c = block;
     product.ldc = BLOCK;
     clb_host_call(x->host, &product);
     for (size_t j = 0; j < rect->cols; j++) {
         const size_t first = p->upper ? 0 : j, rows = p->upper ? j + 1 : rect->rows - j;
-        clb_merge_tile(p->precision, rows, 1, clb_scalar_one(p->precision),
+        clb_merge_tile(p->precision, rows, 1, clb_scalar_of(p->precision, 1),
                        element_at(p, block, first, j, BLOCK), BLOCK, &x->beta,
                        element_at(p, p->c, rect->row + first, rect->col + j, p->ldc), p->ldc);
     }

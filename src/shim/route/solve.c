@@ -101,7 +101,7 @@ static bool is_singular(const struct clb_call *call)
     bool zero = false;
     for (size_t i = 0; i < call->n && !zero; i++)
         zero = clb_scalar_equal(call->precision, (const char *)call->a + i * step,
-                                clb_scalar_zero(call->precision));
+                                clb_scalar_of(call->precision, 0));
     return zero;
 }
 
