@@ -346,7 +346,7 @@ static void tries_the_other_side(void *argument)
     const struct clb_cost_machine owner = {.device = &runtime->device,
                                            .next = {"", false, (int)sysconf(_SC_NPROCESSORS_ONLN)}};
     const struct clb_cost_call cost = {
-        .family = CLB_COST_GEMM, .precision = CLB_D, .work = 256.0 * 256 * 256};
+        .family = CLB_KIND_gemm, .precision = CLB_D, .work = 256.0 * 256 * 256, .order = 256};
     int declined = 0, first = -1, last = -1;
     for (int i = 0; i < 2 * row->before; i++) {
         /* However long calls take here. */
@@ -439,7 +439,7 @@ static void learns_undisturbed(void *is_gpu)
     const struct clb_cost_machine owner = {.device = &runtime->device,
                                            .next = {"", false, (int)sysconf(_SC_NPROCESSORS_ONLN)}};
     const struct clb_cost_call cost = {
-        .family = CLB_COST_GEMM, .precision = CLB_D, .work = 128 * 128 * 128};
+        .family = CLB_KIND_gemm, .precision = CLB_D, .work = 128 * 128 * 128, .order = 128};
     /* The other side of a prediction. */
     clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 1);
     const double cpu_begin = clb_cpu_now(), begin = clb_now();

@@ -14,21 +14,20 @@
 /* ---- families ---- */
 
 static const struct family {
-    const char *stem;
     clb_stem row;    /* of the work formula */
-    double matrices; /* that a square call moves over the link, in either direction */
-    double chain;    /* seconds of a column of a factorisation's or a solve's order */
-} families[CLB_COST_FAMILIES_COUNT] = {
-#define CLB_COST_ROW(family, stem, matrices, chain) \
-    [CLB_COST_##family] = {#stem, CLB_STEM_##stem, matrices, chain},
-    CLB_COST_FAMILIES(CLB_COST_ROW)
-#undef CLB_COST_ROW
+    double matrices; /* that a square call moves between the host and a device with own memory */
+    double chain;    /* seconds there of a column of a factorisation's or a solve's order */
+} families[CLB_KINDS] = {
+#define FAMILY(kind, matrices, chain) [CLB_KIND_##kind] = {CLB_STEM_##kind, matrices, chain}
+    FAMILY(gemm, 3, 0),     FAMILY(syrk, 1.5, 0),   FAMILY(syr2k, 2.5, 0),
+    FAMILY(symm, 3, 0),     FAMILY(trmm, 3, 0),     FAMILY(trsm, 3, 0.65e-6),
+    FAMILY(getrf, 2, 4e-6), FAMILY(getrs, 3, 1e-6), FAMILY(getri, 2, 4e-6),
+    FAMILY(potrf, 2, 4e-6), FAMILY(potrs, 3, 1e-6), FAMILY(trtri, 2, 2e-6),
+    FAMILY(lauum, 2, 2e-6), FAMILY(potri, 2, 4e-6), FAMILY(geqrf, 2, 4e-6),
+    FAMILY(ormqr, 3, 4e-6), FAMILY(orgqr, 2, 4e-6), FAMILY(gesv, 4, 4e-6),
+    FAMILY(posv, 4, 4e-6),
+#undef FAMILY
 };
-
-const char *clb_cost_family_name(clb_cost_family family)
-{
-    return families[family].stem;
-}
 
 clb_work clb_routine_work(clb_routine routine)
 {
@@ -40,17 +39,13 @@ clb_work clb_routine_work(clb_routine routine)
     return works[clb_routines[routine].kind];
 }
 
-clb_cost_family clb_cost_family_of(clb_routine routine)
+clb_kind clb_cost_family_of(clb_routine routine)
 {
-    static const clb_cost_family of_kind[CLB_KINDS] = {[CLB_KIND_gemmtr] = CLB_COST_SYRK,
-#define CLB_COST_KIND(family, stem, matrices, chain) [CLB_KIND_##stem] = CLB_COST_##family,
-                                                       CLB_COST_FAMILIES(CLB_COST_KIND)
-#undef CLB_COST_KIND
-    };
-    return of_kind[clb_routines[routine].kind];
+    const clb_kind kind = clb_routines[routine].kind;
+    return kind == CLB_KIND_gemmtr ? CLB_KIND_syrk : kind;
 }
 
-double clb_cost_order(clb_cost_family family, double work)
+double clb_cost_order(clb_kind family, double work)
 {
     return cbrt(work / clb_work_of(families[family].row, 1, 1, 1));
 }
@@ -67,6 +62,7 @@ struct clb_cost_call clb_cost_describe(const struct clb_call *call)
                                  .k = (double)clb_call_size(call, sizes[2])};
     const bool reads_c = clb_call_reads_c(call);
     cost.work = clb_work_of(clb_routines[call->routine].row, cost.m, cost.n, cost.k);
+    cost.order = clb_cost_order(cost.family, cost.work);
     for (char matrix = 'A'; matrix <= 'C'; matrix++) {
         struct clb_shape shape;
         if (!clb_call_shape(call, matrix, &shape))
@@ -109,27 +105,28 @@ static const struct {
 #undef CLB_COST_DEVICE
 };
 
-struct cost_row {
-    int key; /* the machine, or the number of threads */
-    clb_cost_family family;
+/* Of square calls. */
+struct times {
     double factor[CLB_PRECISIONS]; /* of the times in double precision */
-    double micros[ORDERS];
+    double micros[ORDERS];         /* the first is 0 where there are none */
 };
 
-static const struct cost_row device_rows[] = {
+static const struct times device_times[MACHINES + 1][CLB_KINDS] = {
 #define CLB_COST_DEVICE_TIMES(id, family, s, c, z, ...) \
-    {MACHINE_##id, CLB_COST_##family, {s, 1, c, z}, {__VA_ARGS__}},
+    [MACHINE_##id][CLB_KIND_##family] = {{s, 1, c, z}, {__VA_ARGS__}},
 #include "cost.def"
 #undef CLB_COST_DEVICE_TIMES
 };
 
-static const struct cost_row next_rows[] = {
+enum { THREADS_1, THREADS_16, THREADS };
+static const struct times next_times[THREADS][CLB_KINDS] = {
 #define CLB_COST_NEXT_TIMES(threads, family, s, c, z, ...) \
-    {threads, CLB_COST_##family, {s, 1, c, z}, {__VA_ARGS__}},
+    [THREADS_##threads][CLB_KIND_##family] = {{s, 1, c, z}, {__VA_ARGS__}},
 #include "cost.def"
 #undef CLB_COST_NEXT_TIMES
 };
 
+/* MACHINES: it is none of the table's. */
 static int find_machine(const struct clb_device *device)
 {
     int id = 0;
@@ -144,22 +141,16 @@ static double on_line(double x, double x0, double y0, double x1, double y1)
     return exp(log(y0) + log(x / x0) / log(x1 / x0) * log(y1 / y0));
 }
 
-/* Seconds of a call of an order; NAN without a row. Below the table's orders a device's call takes
+/* Seconds of a call of an order; NAN without times. Below the table's orders a device's call takes
  * as long as at the lowest, above them time grows as work. */
-static double look_up(const struct cost_row *rows, size_t count, int key, clb_cost_family family,
-                      clb_precision precision, double order)
+static double look_up(const struct times *times, clb_side side, clb_precision precision,
+                      double order)
 {
-    const bool constant = rows == device_rows;
-    const struct cost_row *row = NULL;
-    for (size_t i = 0; i < count && row == NULL; i++) {
-        if (rows[i].key == key && rows[i].family == family)
-            row = &rows[i];
-    }
-    if (row == NULL)
+    const double *micros = times->micros, unit = 1e-6 * times->factor[precision];
+    if (micros[0] <= 0)
         return NAN;
-    const double *micros = row->micros, unit = 1e-6 * row->factor[precision];
     if (order <= orders[0])
-        return unit * micros[0] * (constant ? 1 : pow(order / orders[0], 3));
+        return unit * micros[0] * (side == CLB_SIDE_DEVICE ? 1 : pow(order / orders[0], 3));
     if (order >= orders[ORDERS - 1])
         return unit * micros[ORDERS - 1] * pow(order / orders[ORDERS - 1], 3);
     size_t i = 0;
@@ -168,37 +159,30 @@ static double look_up(const struct cost_row *rows, size_t count, int key, clb_co
     return unit * on_line(order, orders[i], micros[i], orders[i + 1], micros[i + 1]);
 }
 
-static double device_by_table(const struct clb_cost_machine *machine, clb_cost_family family,
-                              clb_precision precision, double work)
-{
-    return look_up(device_rows, CLB_COUNT_OF(device_rows), find_machine(machine->device), family,
-                   precision, clb_cost_order(family, work));
-}
-
 /* Flops in a second that the reference library does not reach (it does 1.5e9 to 3e9). */
 #define PLAIN_RATE   4e9
 #define MOST_THREADS 16
 
-static double next_by_table(const struct clb_cost_machine *machine, clb_cost_family family,
+static double next_by_table(const struct clb_next_library *next, clb_kind family,
                             clb_precision precision, double work)
 {
-    const double threads = machine->next.threads > 1 ? machine->next.threads : 1;
-    const double order = clb_cost_order(family, work);
-    if (!machine->next.optimised)
+    const double threads = fmax(next->threads, 1), order = clb_cost_order(family, work);
+    if (!next->optimised)
         return work * (clb_precision_parts(precision) == 2 ? 8 : 2) / PLAIN_RATE;
-    const double one = look_up(next_rows, CLB_COUNT_OF(next_rows), 1, family, precision, order);
-    const double many =
-        look_up(next_rows, CLB_COUNT_OF(next_rows), MOST_THREADS, family, precision, order);
+    const double one = look_up(&next_times[THREADS_1][family], CLB_SIDE_NEXT, precision, order);
+    const double many = look_up(&next_times[THREADS_16][family], CLB_SIDE_NEXT, precision, order);
     /* More threads than were measured are taken to be as much faster. */
     return threads >= MOST_THREADS ? many * MOST_THREADS / threads
                                    : one * pow(many / one, log(threads) / log(MOST_THREADS));
 }
 
-static double by_table(const struct clb_cost_machine *machine, clb_side side,
-                       clb_cost_family family, clb_precision precision, double work)
+static double by_table(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
+                       clb_precision precision, double work)
 {
-    return (side == CLB_SIDE_DEVICE ? device_by_table : next_by_table)(machine, family, precision,
-                                                                       work);
+    return side == CLB_SIDE_NEXT
+               ? next_by_table(&machine->next, family, precision, work)
+               : look_up(&device_times[find_machine(machine->device)][family], CLB_SIDE_DEVICE,
+                         precision, clb_cost_order(family, work));
 }
 
 /* An optimised library gives its threads parts of the result, so that small results of a great
@@ -209,6 +193,17 @@ static double by_table(const struct clb_cost_machine *machine, clb_side side,
 #define SMALL_RESULT 48.0
 #define SMALL_RATIO  2.0
 
+/* Only a triangle of the result is computed. */
+static bool is_update(clb_kind family)
+{
+    return family == CLB_KIND_syrk || family == CLB_KIND_syr2k;
+}
+
+static bool is_product(clb_kind family)
+{
+    return family == CLB_KIND_gemm || family == CLB_KIND_symm || is_update(family);
+}
+
 static int threads_of(const struct clb_cost_machine *machine, const struct clb_cost_call *call)
 {
     return (int)round(
@@ -218,15 +213,13 @@ static int threads_of(const struct clb_cost_machine *machine, const struct clb_c
 static double ratio_of_depth(const struct clb_cost_machine *machine,
                              const struct clb_cost_call *call)
 {
-    struct clb_cost_machine few = *machine, square = *machine;
-    const bool is_product = call->family == CLB_COST_GEMM;
-    const bool is_update = call->family == CLB_COST_SYRK || call->family == CLB_COST_SYR2K;
-    const double order = clb_cost_order(call->family, call->work);
-    if (!machine->next.optimised || (!is_product && !is_update) || call->k < DEEP * order)
+    struct clb_next_library few = machine->next, square = machine->next;
+    if (!few.optimised || (call->family != CLB_KIND_gemm && !is_update(call->family)) ||
+        call->k < DEEP * call->order)
         return 1;
-    few.next.threads = threads_of(machine, call);
-    square.next.threads =
-        (int)fmin(machine->next.threads, order * order / (THREADS_PART * THREADS_PART));
+    few.threads = threads_of(machine, call);
+    square.threads =
+        (int)fmin(square.threads, call->order * call->order / (THREADS_PART * THREADS_PART));
     const double ratio = next_by_table(&few, call->family, call->precision, call->work) /
                          next_by_table(&square, call->family, call->precision, call->work);
     const bool small = machine->next.threads > 1 && call->m * call->n < SMALL_RESULT * SMALL_RESULT;
@@ -268,7 +261,7 @@ int clb_cost_class_of(double work)
 
 /* How much longer a square call of `to` takes than one of `from`. Where the tables have only the
  * next library's times, beside another device, both sides' rates are taken to stay as they are. */
-static double growth(const struct clb_cost_machine *machine, clb_side side, clb_cost_family family,
+static double growth(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
                      clb_precision precision, double from, double to)
 {
     const double ratio = by_table(machine, side, family, precision, to) /
@@ -278,8 +271,8 @@ static double growth(const struct clb_cost_machine *machine, clb_side side, clb_
 
 /* From the nearest times that were measured, and how these grow by the tables. NAN: there are none,
  * or they are far away and there is no table. `near`: they are not far away. */
-static double by_profile(const struct clb_cost_machine *machine, clb_side side,
-                         clb_cost_family family, clb_precision precision, double work, bool *near)
+static double by_profile(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
+                         clb_precision precision, double work, bool *near)
 {
     if (machine->profile == NULL)
         return NAN;
@@ -311,15 +304,15 @@ static double ratio_of_products(const struct clb_cost_machine *machine, clb_side
                                 clb_precision precision, double order)
 {
     bool near;
-    const double work = clb_work_of(families[CLB_COST_GEMM].row, order, order, order);
-    const double ratio = by_profile(machine, side, CLB_COST_GEMM, precision, work, &near) /
-                         by_table(machine, side, CLB_COST_GEMM, precision, work);
+    const double work = clb_work_of(families[CLB_KIND_gemm].row, order, order, order);
+    const double ratio = by_profile(machine, side, CLB_KIND_gemm, precision, work, &near) /
+                         by_table(machine, side, CLB_KIND_gemm, precision, work);
     return isfinite(ratio) ? ratio : 1;
 }
 
 /* Seconds of the square call of a work. NAN: not known. */
-static double of_square(const struct clb_cost_machine *machine, clb_side side,
-                        clb_cost_family family, clb_precision precision, double work, bool *near)
+static double of_square(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
+                        clb_precision precision, double work, bool *near)
 {
     *near = false;
     const double seconds = by_profile(machine, side, family, precision, work, near);
@@ -349,17 +342,17 @@ static double of_square(const struct clb_cost_machine *machine, clb_side side,
 #define PANEL_QR     20e-9
 #define PANEL_HEIGHT 65536
 
-static double panel_seconds(const struct clb_cost_call *call, double order)
+static double panel_seconds(const struct clb_cost_call *call)
 {
-    const double elements = fmax(0, call->m * call->k - order * order);
-    if (call->family == CLB_COST_GETRF)
+    const double elements = fmax(0, call->m * call->k - call->order * call->order);
+    if (call->family == CLB_KIND_getrf)
         return elements * (call->m > PANEL_HEIGHT ? PANEL_LU : PANEL_DEVICE);
-    return call->family == CLB_COST_GEQRF ? elements * PANEL_QR : 0;
+    return call->family == CLB_KIND_geqrf ? elements * PANEL_QR : 0;
 }
 
 static double tile_seconds(const struct clb_cost_call *call)
 {
-    if (call->family != CLB_COST_GEMM || !(call->m > 0) || !(call->n > 0))
+    if (call->family != CLB_KIND_gemm || !(call->m > 0) || !(call->n > 0))
         return 0;
     const double rows = ceil(call->m / TILE) * TILE / call->m;
     const double cols = ceil(call->n / TILE) * TILE / call->n;
@@ -369,24 +362,16 @@ static double tile_seconds(const struct clb_cost_call *call)
 /* Bytes beyond those of the square call of the same work. */
 static double more_bytes(const struct clb_cost_call *call)
 {
-    const double order = clb_cost_order(call->family, call->work);
-    return fmax(0, call->bytes - families[call->family].matrices * order * order *
+    return fmax(0, call->bytes - families[call->family].matrices * call->order * call->order *
                                      (double)clb_precision_size(call->precision));
-}
-
-static bool is_product(clb_cost_family family)
-{
-    return family == CLB_COST_GEMM || family == CLB_COST_SYMM || family == CLB_COST_SYRK ||
-           family == CLB_COST_SYR2K;
 }
 
 /* What a device that has the host's memory takes to copy. Both sides pack the operands of a
  * product. */
 static double copy_seconds(const struct clb_cost_call *call)
 {
-    const bool half = call->family == CLB_COST_SYRK || call->family == CLB_COST_SYR2K;
-    const double order = clb_cost_order(call->family, call->work);
-    const double entries = (call->m * call->n - order * order) * (half ? 0.5 : 1);
+    const double entries =
+        (call->m * call->n - call->order * call->order) * (is_update(call->family) ? 0.5 : 1);
     if (!is_product(call->family))
         return more_bytes(call) / HOST_COPIES;
     return fmax(0, entries) * (double)clb_precision_size(call->precision) / HOST_RESULTS;
@@ -403,12 +388,10 @@ static double link_seconds(const struct clb_device *device, double bytes)
 /* What a call on the device takes beyond the square call of the same work. */
 static double shape_seconds(const struct clb_device *device, const struct clb_cost_call *call)
 {
-    const struct family *family = &families[call->family];
-    const double order = clb_cost_order(call->family, call->work);
-    const double steps = call->family == CLB_COST_TRSM ? call->k : fmin(call->m, call->n);
+    const double steps = call->family == CLB_KIND_trsm ? call->k : fmin(call->m, call->n);
     if (device->unified)
         return copy_seconds(call);
-    return family->chain * fmax(0, steps - order) + panel_seconds(call, order) +
+    return families[call->family].chain * fmax(0, steps - call->order) + panel_seconds(call) +
            link_seconds(device, more_bytes(call)) + tile_seconds(call);
 }
 
@@ -424,10 +407,10 @@ static double next_shape_seconds(const struct clb_cost_machine *machine,
     if (is_product(call->family))
         return more / (threads_of(machine, call) > 1 ? READ_BY_ALL : READ_BY_ONE);
     switch (call->family) {
-    case CLB_COST_TRMM:
-    case CLB_COST_TRSM:
-    case CLB_COST_GETRS:
-    case CLB_COST_POTRS: {
+    case CLB_KIND_trmm:
+    case CLB_KIND_trsm:
+    case CLB_KIND_getrs:
+    case CLB_KIND_potrs: {
         const double cached = fmin(more, CACHE);
         return cached / (fmin(fmin(call->m, call->n), call->k) > 1 ? READ_BY_FEW : READ_BY_ONE) +
                (more - cached) / READ_BY_FEW;
@@ -496,7 +479,7 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
 {
     if (clb_prediction_is_known(prediction))
         return prediction->next - prediction->device;
-    const double next = next_by_table(machine, call->family, call->precision, call->work);
+    const double next = next_by_table(&machine->next, call->family, call->precision, call->work);
     /* Matrices are moved while the device multiplies. */
     if (machine->rate > 0 && is_product(call->family))
         return fmax(0, next - fmax(flops_of(call) / machine->rate,

@@ -8,54 +8,22 @@
 #include "history.h"
 #include "engine/tuning/tuning.h"
 
-/* Routines whose calls of the same work take about the same time, X(FAMILY, stem, matrices, chain):
- *   stem      of the first one
- *   matrices  that a square call moves between the host and a device with memory of its own
- *   chain     seconds there of a column of the order of a solve or a factorisation */
-#define CLB_COST_FAMILIES(X)  \
-    X(GEMM, gemm, 3, 0)       \
-    X(SYRK, syrk, 1.5, 0)     \
-    X(SYR2K, syr2k, 2.5, 0)   \
-    X(SYMM, symm, 3, 0)       \
-    X(TRMM, trmm, 3, 0)       \
-    X(TRSM, trsm, 3, 0.65e-6) \
-    X(GETRF, getrf, 2, 4e-6)  \
-    X(GETRS, getrs, 3, 1e-6)  \
-    X(GETRI, getri, 2, 4e-6)  \
-    X(POTRF, potrf, 2, 4e-6)  \
-    X(POTRS, potrs, 3, 1e-6)  \
-    X(TRTRI, trtri, 2, 2e-6)  \
-    X(LAUUM, lauum, 2, 2e-6)  \
-    X(POTRI, potri, 2, 4e-6)  \
-    X(GEQRF, geqrf, 2, 4e-6)  \
-    X(ORMQR, ormqr, 3, 4e-6)  \
-    X(ORGQR, orgqr, 2, 4e-6)  \
-    X(GESV, gesv, 4, 4e-6)    \
-    X(POSV, posv, 4, 4e-6)
-
-typedef enum clb_cost_family {
-#define CLB_COST_ENUM(family, stem, matrices, chain) CLB_COST_##family,
-    CLB_COST_FAMILIES(CLB_COST_ENUM)
-#undef CLB_COST_ENUM
-        CLB_COST_FAMILIES_COUNT
-} clb_cost_family;
-
 static inline bool clb_device_is_cpu(const struct clb_device *device)
 {
     return (device->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* The kind of work of a routine, for thresholds; and its family. */
+/* The kind of work of a routine, for thresholds; and its family, routines whose calls of the same
+ * work take about the same time: its kind, but that xGEMMTR counts as xSYRK. */
 clb_work clb_routine_work(clb_routine routine);
-clb_cost_family clb_cost_family_of(clb_routine routine);
-/* The stem of the family's first routine, "gemm". */
-const char *clb_cost_family_name(clb_cost_family family);
+clb_kind clb_cost_family_of(clb_routine routine);
 
 /* What the costs of a call depend on. */
 struct clb_cost_call {
-    clb_cost_family family;
+    clb_kind family;
     clb_precision precision;
     double work;    /* as in routines.def */
+    double order;   /* of the square call of this work */
     double m, n, k; /* arguments of its formula */
     double bytes;   /* that a device with memory of its own reads from the host and writes there */
 };
@@ -63,7 +31,7 @@ struct clb_cost_call {
 struct clb_cost_call clb_cost_describe(const struct clb_call *call);
 
 /* The order at which a call of the family whose sizes are all the same has this work. */
-double clb_cost_order(clb_cost_family family, double work);
+double clb_cost_order(clb_kind family, double work);
 
 /* ---- what has been measured ---- */
 
@@ -71,7 +39,7 @@ double clb_cost_order(clb_cost_family family, double work);
  * doubling of the cube root. */
 enum { CLB_COST_CLASSES = 24 };
 struct clb_times {
-    struct clb_time of[CLB_COST_FAMILIES_COUNT][CLB_PRECISIONS][CLB_COST_CLASSES];
+    struct clb_time of[CLB_KINDS][CLB_PRECISIONS][CLB_COST_CLASSES];
 };
 
 /* Of one device beside one next library with one number of threads. */

@@ -25,6 +25,11 @@
 /* ---- text ---- */
 
 static const char *const side_names[CLB_SIDES] = {"device", "next"};
+static const char *const family_names[CLB_KINDS] = {
+#define CLB_KIND(kind, work) #kind,
+    CLB_KIND_TABLE(CLB_KIND)
+#undef CLB_KIND
+};
 static const char letters[] = "sdcz";
 
 /* The name of the CPU, for those that share a home folder. */
@@ -64,14 +69,13 @@ void clb_profile_format(struct clb_text *text, const char *key, const struct clb
     clb_text_add(text, VERSION_LINE);
     clb_text_add(text, key);
     for (int s = 0; s < CLB_SIDES; s++) {
-        for (int f = 0; f < CLB_COST_FAMILIES_COUNT; f++) {
+        for (int f = 0; f < CLB_KINDS; f++) {
             for (int i = 0; i < CLB_PRECISIONS * CLB_COST_CLASSES; i++) {
                 const int p = i / CLB_COST_CLASSES, class = i % CLB_COST_CLASSES;
                 const struct clb_time *time = &profile->side[s].of[f][p][class];
                 if (time->count > 0)
-                    clb_text_addf(text, "%s %s %c %d %.0f %u\n", side_names[s],
-                                  clb_cost_family_name((clb_cost_family)f), letters[p], class,
-                                  1e9 * (double)time->seconds, time->count);
+                    clb_text_addf(text, "%s %s %c %d %.0f %u\n", side_names[s], family_names[f],
+                                  letters[p], class, 1e9 * (double)time->seconds, time->count);
             }
         }
     }
@@ -96,11 +100,10 @@ static bool parse_line(const char *line, struct clb_profile *profile)
             return false;
         while (s < CLB_SIDES && strcmp(side, side_names[s]) != 0)
             s++;
-        while (f < CLB_COST_FAMILIES_COUNT &&
-               strcmp(family, clb_cost_family_name((clb_cost_family)f)) != 0)
+        while (f < CLB_KINDS && strcmp(family, family_names[f]) != 0)
             f++;
         const char *found = strchr(letters, letter);
-        if (s == CLB_SIDES || f == CLB_COST_FAMILIES_COUNT || found == NULL || class < 0 ||
+        if (s == CLB_SIDES || f == CLB_KINDS || found == NULL || class < 0 ||
             class >= CLB_COST_CLASSES)
             return false;
         at = &profile->side[s].of[f][found - letters][class];

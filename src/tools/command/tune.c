@@ -43,23 +43,15 @@ static const clb_routine quick_routines[] = {
     CLB_ROUTINE_dgemm, CLB_ROUTINE_sgemm,  CLB_ROUTINE_zgemm,  CLB_ROUTINE_dsyrk,
     CLB_ROUTINE_dtrsm, CLB_ROUTINE_dgetrf, CLB_ROUTINE_dpotrf, CLB_ROUTINE_dgeqrf};
 
-/* Whether the routine is measured: that which its family is called after, else the first of it, in
- * each precision. Others of the family may be missing in the next library, as xGEMMTR is. */
+/* Whether the routine is measured: the first of its family in each precision. Others may be missing
+ * in the next library, as xGEMMTR is. */
 static bool is_measured(clb_routine routine, bool quick)
 {
-    const clb_cost_family family = clb_cost_family_of(routine);
     bool chosen = !quick;
-    int found = CLB_ROUTINES;
     for (size_t i = 0; i < CLB_COUNT_OF(quick_routines); i++)
         chosen = chosen || quick_routines[i] == routine;
-    for (int r = 0; r < CLB_ROUTINES; r++) {
-        const bool is_of_it = clb_routines[r].precision == clb_routines[routine].precision &&
-                              clb_cost_family_of((clb_routine)r) == family;
-        if (is_of_it && (found == CLB_ROUTINES ||
-                         strcmp(clb_routines[r].stem, clb_cost_family_name(family)) == 0))
-            found = r;
-    }
-    return chosen && found == (int)routine;
+    return chosen && routine == clb_routine_of(clb_cost_family_of(routine),
+                                               clb_routines[routine].precision, false);
 }
 
 /* The order whose square call has about the class's work. Programs' sizes are seldom odd, which
