@@ -279,7 +279,7 @@ clb_status ladder_climb_lu(struct ladder *ladder)
     const size_t n = ladder->n;
     struct clb_symbol *symbol =
         clb_symbol_at(measure->precision == CLB_S ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_dgetrf, 0);
-    lu.getrf = clb_next_get(&symbol->next, __builtin_return_address(0));
+    lu.getrf = clb_next_get_target(symbol, __builtin_return_address(0));
     lu.pivot = calloc(n, sizeof *lu.pivot);
     clb_status status = lu.pivot == NULL ? CLB_ERR_NOMEM : CLB_OK;
     CLB_THEN(status, clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, ladder->bytes, &lu.a));

@@ -194,8 +194,7 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
         direct = type arguments ones ");"
     print "CLB_INLINE " result " " function_name "_enter("
     put(4, "struct clb_symbol *symbol, const void *caller, " parameters ")")
-    # A name that every library has needs no look at others.
-    print "{\n    const struct clb_target *target = " (others == "" ? "clb_next_get(&symbol->next" : "clb_next_get_target(symbol") ", caller);"
+    print "{\n    const struct clb_target *target = clb_next_get_target(symbol, caller);"
     print "    const bool wide = target->ilp64;"
     put_sizes()
     put(4, "if (" (composed ? "!clb_next_is_composed(target) && " : "") "clb_work_is_small(symbol, " work_of_sizes() "))")

@@ -159,7 +159,7 @@ static struct library_search begin_search(const struct clb_next_symbol *symbol, 
 {
     struct library_search search = {.symbol = symbol,
                                     .caller = caller,
-                                    .own = object_at((void *)(uintptr_t)clb_next_find),
+                                    .own = object_at((void *)(uintptr_t)clb_next_search),
                                     .home = object_at(caller)};
     static const char version[] = "clblas_shim_version";
     struct link_map *program = dlopen(NULL, RTLD_LAZY);
@@ -521,60 +521,6 @@ const struct clb_target *clb_next_search(struct clb_next_symbol *symbol, const v
     return target != NULL ? target : search_unforked(symbol, caller, false);
 }
 
-/* Search once more, and end the process as the dynamic linker does where there is nothing. The
- * message also goes to the log file, because a test runner may have redirected stderr. */
-static CLB_COLD const struct clb_target *search_or_end(struct clb_next_symbol *symbol,
-                                                       const void *caller)
-{
-    const struct clb_target *target = search_unforked(symbol, caller, true);
-    if (target != NULL)
-        return target;
-    clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can name "
-                 "one)",
-                 symbol->name);
-    _exit(127);
-}
-
-const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const void *caller)
-{
-    const struct clb_target *target = known_for(symbol, caller);
-    return CLB_LIKELY(target != NULL) ? target : search_or_end(symbol, caller);
-}
-
-/* Make the target of another symbol the target of this one, for this caller only: other callers may
- * reach a library that has the symbol itself. Stored if the other symbol's target is. */
-static const struct clb_target *fallback(struct clb_next_symbol *symbol, const void *caller,
-                                         const struct clb_next_symbol *other,
-                                         const struct clb_target *found, unsigned number)
-{
-    const struct clb_target *target = known_target(symbol, found->function);
-    if (atomic_load(&other->dispatched))
-        atomic_store(&symbol->dispatched, true);
-    if (target == NULL) {
-        struct clb_target copy = *found;
-        copy.fallback = number;
-        target = add_target(symbol, &copy);
-        clb_log(CLB_LOG_INFO, "%s -> %s's %s", symbol->name, found->library, other->name);
-    }
-    if (target != NULL &&
-        (atomic_load(&other->target) == found || known_for(other, caller) == found))
-        remember(symbol, caller, target);
-    return target;
-}
-
-const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
-                                          struct clb_next_symbol *const *others, unsigned count,
-                                          const void *caller)
-{
-    const struct clb_target *target = clb_next_search(symbol, caller);
-    for (unsigned i = 0; i < count && target == NULL; i++) {
-        const struct clb_target *found = clb_next_try(others[i], caller);
-        if (found != NULL)
-            target = fallback(symbol, caller, others[i], found, i + 1);
-    }
-    return target != NULL ? target : search_or_end(symbol, caller);
-}
-
 /* ---- names of routines ---- */
 
 /* The symbol of the same form for another routine, whose stem ends at a space. */
@@ -590,19 +536,49 @@ static struct clb_next_symbol *find_other(const struct clb_symbol *symbol, const
     return &clb_symbol_at((clb_routine)r, clb_symbol_form(symbol))->next;
 }
 
+/* Make the target of another symbol, if there is one, the target of this one, for this caller only:
+ * other callers may reach a library that has the symbol itself. Stored if the other symbol's target
+ * is. */
+static const struct clb_target *fallback(struct clb_next_symbol *symbol, const void *caller,
+                                         struct clb_next_symbol *other, unsigned number)
+{
+    const struct clb_target *found = clb_next_try(other, caller);
+    const struct clb_target *target = found != NULL ? known_target(symbol, found->function) : NULL;
+    if (found == NULL)
+        return NULL;
+    if (atomic_load(&other->dispatched))
+        atomic_store(&symbol->dispatched, true);
+    if (target == NULL) {
+        struct clb_target copy = *found;
+        copy.fallback = number;
+        target = add_target(symbol, &copy);
+        clb_log(CLB_LOG_INFO, "%s -> %s's %s", symbol->name, found->library, other->name);
+    }
+    if (target != NULL &&
+        (atomic_load(&other->target) == found || known_for(other, caller) == found))
+        remember(symbol, caller, target);
+    return target;
+}
+
+/* Where there is nothing, search once more, and end the process as the dynamic linker does. The
+ * message also goes to the log file, because a test runner may have redirected stderr. */
 const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const void *caller)
 {
-    struct clb_next_symbol *others[2];
-    unsigned count = 0;
-    const struct clb_target *known = known_for(&symbol->next, caller);
-    if (known != NULL)
-        return known;
-    for (const char *stem = clb_routines[symbol->routine].others; *stem != '\0';) {
-        others[count++] = find_other(symbol, stem);
+    const struct clb_target *target = clb_next_search(&symbol->next, caller);
+    const char *stem = clb_routines[symbol->routine].others;
+    for (unsigned number = 1; target == NULL && *stem != '\0'; number++) {
+        target = fallback(&symbol->next, caller, find_other(symbol, stem), number);
         stem += strcspn(stem, " ");
-        stem += strspn(stem, " ");
+        stem += *stem == ' ';
     }
-    return clb_next_find_or(&symbol->next, others, count, caller);
+    if (target == NULL)
+        target = search_unforked(&symbol->next, caller, true);
+    if (target != NULL)
+        return target;
+    clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can name "
+                 "one)",
+                 symbol->next.name);
+    _exit(127);
 }
 
 /* ---- the switch of LAPACKE's check for NaN ---- */

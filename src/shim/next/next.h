@@ -26,7 +26,7 @@ struct clb_target {
     bool ilp64;          /* its integers are 64-bit */
     bool optimised;      /* it, or the BLAS that it calls, is an optimised library */
     const char *library; /* file name without its directory, for reports */
-    unsigned fallback;   /* 0, or the number of the symbol used instead: see clb_next_find_or */
+    unsigned fallback;   /* 0, or the number of the routine's `others` that is used instead */
     /* OpenBLAS's functions, in the library that has `function`; NULL: it has none. */
     void (*set_threads)(int count);
     int (*get_threads)(void);
@@ -51,29 +51,11 @@ struct clb_next_symbol {
 /* The symbol whose call was declined last in this thread, before its target is called. */
 extern CLB_THREAD const struct clb_next_symbol *clb_next_declined;
 
-/* The slow path of clb_next_get. Ends the process with status 127 when no library has the symbol,
- * as the dynamic linker would. */
-const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const void *caller);
-
-/* For a symbol that not every library has. When no library has it, returns the first of the `count`
- * symbols `others` that a library has; the target's `fallback` is its number, from 1. Ends the
- * process when no library has any of them. */
-const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
-                                          struct clb_next_symbol *const *others, unsigned count,
-                                          const void *caller);
-
 /* The slow path of clb_next_try. */
 const struct clb_target *clb_next_search(struct clb_next_symbol *symbol, const void *caller);
 
-/* The target for a call that returns to `caller` (a return address). A few instructions. */
-static inline const struct clb_target *clb_next_get(struct clb_next_symbol *symbol,
-                                                    const void *caller)
-{
-    const struct clb_target *target = atomic_load_explicit(&symbol->target, memory_order_acquire);
-    return CLB_LIKELY(target != NULL) ? target : clb_next_find(symbol, caller);
-}
-
-/* The same for a symbol that the caller perhaps was not linked to: NULL when no library has it. */
+/* The target for a call that returns to `caller` (a return address), of a symbol that the caller
+ * perhaps was not linked to: NULL when no library has it. A few instructions. */
 static inline const struct clb_target *clb_next_try(struct clb_next_symbol *symbol,
                                                     const void *caller)
 {
@@ -183,10 +165,11 @@ size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_ca
 void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entry, unsigned needs);
 
 /* find.c: the slow path of clb_next_get_target: for a name that not every library has the target
- * may be that of another name (`others` in routines.def). */
+ * may be that of another name (`others` in routines.def). Ends the process with status 127 when no
+ * library has any of them, as the dynamic linker would. */
 const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const void *caller);
 
-/* The target of a call that returns to `caller`. */
+/* The target of a call that returns to `caller`. A few instructions. */
 static inline const struct clb_target *clb_next_get_target(struct clb_symbol *symbol,
                                                            const void *caller)
 {
