@@ -6,30 +6,6 @@
  * xGEMM alone, for libraries that lack it. */
 #include "route.h"
 
-bool clb_run_complete_parts(struct clb_run *run,
-                            void (*compute)(struct clb_run *, const struct clb_rect *))
-{
-    const struct clb_gemm_progress *progress = &run->progress;
-    if (run->written == 0)
-        compute(run, NULL);
-    for (size_t i = 0; run->written > 0 && i < progress->parts; i++) {
-        if (!progress->written[i])
-            compute(run, &progress->part[i]);
-    }
-    return true;
-}
-
-/* Of xGESV and xPOSV, the solution. */
-void clb_run_compute_part(struct clb_run *run, const struct clb_rect *rect)
-{
-    const clb_kind kind = run->call->kind;
-    const struct clb_call whole = clb_call_as(run->call, kind == CLB_KIND_gesv   ? CLB_KIND_getrs
-                                                         : kind == CLB_KIND_posv ? CLB_KIND_potrs
-                                                                                 : kind);
-    const struct clb_call part = rect != NULL ? clb_call_part(&whole, rect) : whole;
-    clb_host_call(run->host, &part);
-}
-
 void clb_run_give_size(const struct clb_run *run)
 {
     if (run->call->work == NULL)
@@ -240,13 +216,44 @@ static void compute_all(const struct structured *x)
     }
 }
 
-void clb_level3_compute_part(struct clb_run *run, const struct clb_rect *rect)
+/* ---- any call ---- */
+
+/* Of xGESV and xPOSV, the solution. */
+static void complete_other(struct clb_run *run, const struct clb_rect *rect)
 {
+    const clb_kind kind = run->call->kind;
+    const struct clb_call whole = clb_call_as(run->call, kind == CLB_KIND_gesv   ? CLB_KIND_getrs
+                                                         : kind == CLB_KIND_posv ? CLB_KIND_potrs
+                                                                                 : kind);
+    const struct clb_call part = rect != NULL ? clb_call_part(&whole, rect) : whole;
+    clb_host_call(run->host, &part);
+}
+
+static void complete_part(struct clb_run *run, const struct clb_rect *rect)
+{
+    const clb_kind kind = run->call->kind;
+    if (kind != CLB_KIND_symm && kind != CLB_KIND_syrk && kind != CLB_KIND_syr2k &&
+        kind != CLB_KIND_gemmtr) {
+        complete_other(run, rect);
+        return;
+    }
     const struct structured x = structured_of(run->call, run->host);
     if (rect == NULL)
         compute_all(&x);
     else
         compute_part(&x, rect);
+}
+
+bool clb_run_complete_parts(struct clb_run *run, clb_status status)
+{
+    const struct clb_gemm_progress *progress = &run->progress;
+    if (status != CLB_OK && run->written == 0)
+        complete_part(run, NULL);
+    for (size_t i = 0; status != CLB_OK && run->written > 0 && i < progress->parts; i++) {
+        if (!progress->written[i])
+            complete_part(run, &progress->part[i]);
+    }
+    return status != CLB_OK;
 }
 
 int clb_route_compose_gemmtr(struct clb_entry *entry, struct clb_host_blas *host)

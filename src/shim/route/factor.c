@@ -189,7 +189,7 @@ static bool system_complete(struct clb_run *run, clb_status status)
     run->written = 0;
     for (size_t i = 0; i < run->progress.parts; i++)
         run->written += run->progress.written[i];
-    return clb_run_complete_parts(run, clb_run_compute_part);
+    return clb_run_complete_parts(run, factors->solution);
 }
 
 #define SYSTEM(kind, factors, solution)                                                 \

@@ -11,23 +11,12 @@ static clb_status product_run(struct clb_run *run)
     return status;
 }
 
-/* Parts of xGEMM and xTRMM are calls of the same routine. */
-static bool product_complete(struct clb_run *run, clb_status status)
-{
-    return status != CLB_OK && clb_run_complete_parts(run, clb_run_compute_part);
-}
-
-static bool structured_complete(struct clb_run *run, clb_status status)
-{
-    return status != CLB_OK && clb_run_complete_parts(run, clb_level3_compute_part);
-}
-
-const struct clb_ops clb_gemm_ops = {product_run, product_complete, CLB_NEEDS(gemm), CLB_SMALLEST};
-const struct clb_ops clb_trmm_ops = {product_run, product_complete, CLB_NEEDS(trmm), CLB_SMALLEST};
-#define STRUCTURED(kind)                                                       \
-    const struct clb_ops clb_##kind##_ops = {product_run, structured_complete, \
-                                             CLB_NEEDS(gemm) | CLB_NEEDS(kind), CLB_SMALLEST}
-STRUCTURED(symm);
-STRUCTURED(syrk);
-STRUCTURED(syr2k);
-STRUCTURED(gemmtr);
+#define PRODUCT(kind, needs)                                                             \
+    const struct clb_ops clb_##kind##_ops = {product_run, clb_run_complete_parts, needs, \
+                                             CLB_SMALLEST}
+PRODUCT(gemm, CLB_NEEDS(gemm));
+PRODUCT(trmm, CLB_NEEDS(trmm));
+PRODUCT(symm, CLB_NEEDS(gemm) | CLB_NEEDS(symm));
+PRODUCT(syrk, CLB_NEEDS(gemm) | CLB_NEEDS(syrk));
+PRODUCT(syr2k, CLB_NEEDS(gemm) | CLB_NEEDS(syr2k));
+PRODUCT(gemmtr, CLB_NEEDS(gemm) | CLB_NEEDS(gemmtr));

@@ -135,13 +135,9 @@ void clb_run_take_progress(struct clb_run *run, clb_status status);
 
 /* ---- complete.c: by the next library ---- */
 
-/* After a failure: call `compute` for each missing part, or once with NULL when nothing was
- * written, and return true. A part of B or C is a call of the routine, but for xSYMM, xSYRK,
- * xSYR2K, xGEMMTR and their Hermitian forms: level3. */
-bool clb_run_complete_parts(struct clb_run *run,
-                            void (*compute)(struct clb_run *, const struct clb_rect *));
-void clb_run_compute_part(struct clb_run *run, const struct clb_rect *rect);
-void clb_level3_compute_part(struct clb_run *run, const struct clb_rect *rect);
+/* `complete` of a result that is written in parts: after a failure the next library computes each
+ * missing part, or all when nothing was written; of xGESV and xPOSV parts of the solution. */
+bool clb_run_complete_parts(struct clb_run *run, clb_status status);
 
 /* Where the caller has passed a workspace for a call that has been computed: its first element
  * becomes the best size, as the next library says to a query. */

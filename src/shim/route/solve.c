@@ -48,7 +48,7 @@ static clb_status parts_run(struct clb_run *run)
 /* A missing part of X still has the values of B, from which the next library computes it. */
 static bool parts_complete(struct clb_run *run, clb_status status)
 {
-    const bool next_used = status != CLB_OK && clb_run_complete_parts(run, clb_run_compute_part);
+    const bool next_used = clb_run_complete_parts(run, status);
     if (run->call->kind == CLB_KIND_ormqr)
         clb_run_give_size(run);
     if (run->call->kind != CLB_KIND_trsm)
@@ -56,11 +56,12 @@ static bool parts_complete(struct clb_run *run, clb_status status)
     return next_used;
 }
 
-const struct clb_ops clb_trsm_ops = {parts_run, parts_complete, CLB_NEEDS(trsm), CLB_SMALLEST};
-const struct clb_ops clb_getrs_ops = {parts_run, parts_complete, CLB_NEEDS(getrs), CLB_SMALLEST};
-const struct clb_ops clb_potrs_ops = {parts_run, parts_complete, CLB_NEEDS(potrs), CLB_SMALLEST};
-const struct clb_ops clb_ormqr_ops = {parts_run, parts_complete, CLB_NEEDS(ormqr),
-                                      CLB_SMALLEST_HALF};
+#define PARTS(kind, smallest) \
+    const struct clb_ops clb_##kind##_ops = {parts_run, parts_complete, CLB_NEEDS(kind), smallest}
+PARTS(trsm, CLB_SMALLEST);
+PARTS(getrs, CLB_SMALLEST);
+PARTS(potrs, CLB_SMALLEST);
+PARTS(ormqr, CLB_SMALLEST_HALF);
 
 /* ---- columns ---- */
 
@@ -131,11 +132,10 @@ static bool inverse_complete(struct clb_run *run, clb_status status)
     return status != CLB_OK;
 }
 
-const struct clb_ops clb_getri_ops = {inverse_run, inverse_complete, CLB_NEEDS(getri),
-                                      CLB_SMALLEST};
-const struct clb_ops clb_trtri_ops = {inverse_run, inverse_complete, CLB_NEEDS(trtri),
-                                      CLB_SMALLEST};
-const struct clb_ops clb_lauum_ops = {inverse_run, inverse_complete, CLB_NEEDS(lauum),
-                                      CLB_SMALLEST};
-const struct clb_ops clb_potri_ops = {inverse_run, inverse_complete, CLB_NEEDS(potri),
-                                      CLB_SMALLEST};
+#define INVERSE(kind)                                                                        \
+    const struct clb_ops clb_##kind##_ops = {inverse_run, inverse_complete, CLB_NEEDS(kind), \
+                                             CLB_SMALLEST}
+INVERSE(getri);
+INVERSE(trtri);
+INVERSE(lauum);
+INVERSE(potri);
