@@ -39,6 +39,7 @@ struct header {
 
 static const char magic[8] = "CLBSHIM3";
 _Static_assert(sizeof CLB_VERSION <= 16, "the version does not fit");
+_Static_assert(sizeof(struct header) == CLB_RECORD_HEADER, "doctor.c reads what is behind it");
 
 /* ---- directories ---- */
 
@@ -187,7 +188,9 @@ static bool file_of(char *path, size_t size, const char *key, clb_record_kind ki
     char name[40];
     const char *where = clb_cache_directory();
     snprintf(name, sizeof name, "%016llx.%s", (unsigned long long)hash(~SEED, key, strlen(key)),
-             kind == CLB_RECORD_PROGRAM ? "bin" : "ok");
+             kind == CLB_RECORD_PROGRAM   ? "bin"
+             : kind == CLB_RECORD_PROFILE ? "profile"
+                                          : "ok");
     return where != NULL && format_path(path, size, "%s/%s", where, name);
 }
 
@@ -233,7 +236,8 @@ bool clb_record_load(struct clb_key key, struct clb_record *record)
         fclose(file);
         struct stat info; /* its times say when it was last used, to a day */
         if (record->text == NULL)
-            clb_log(CLB_LOG_INFO, "%s is damaged or of another version, it is made again", path);
+            clb_log(key.kind == CLB_RECORD_PROFILE ? CLB_LOG_WARN : CLB_LOG_INFO,
+                    "%s is damaged or of another version, it is ignored", path);
         else if (stat(path, &info) == 0 && time(NULL) - info.st_mtime > DAY)
             utimensat(AT_FDCWD, path, NULL, 0);
     }
@@ -361,28 +365,20 @@ void clb_record_note(struct clb_key key, int64_t verdict, const char *reason)
 
 /* ---- other versions ---- */
 
-/* The version that has written a file, and its kind: that of a row for a profile, which is text
- * with the version in its second line, and CLB_RECORD_KINDS for what versions have written that did
- * not say who they were. False for what isn't ours. */
+/* The version that has written a file, and its kind: CLB_RECORD_KINDS for what versions have
+ * written that did not say who they were. False for what isn't ours. */
 static bool read_version(int folder, const char *name, char version[16], int64_t *kind)
 {
     struct header header;
-    const char *dot = strrchr(name, '.');
-    const bool profile = dot != NULL && strcmp(dot, ".profile") == 0;
-    if (!profile && (!is_ours(name) || name[0] == '.'))
+    if ((!is_ours(name) && strstr(name, ".profile") == NULL) || name[0] == '.')
         return false;
     const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     const ssize_t got = fd < 0 ? 0 : pread(fd, &header, sizeof header, 0);
     if (fd >= 0)
         close(fd);
-    memset(version, 0, 16);
-    *kind = profile ? CLB_RECORD_ROW : CLB_RECORD_KINDS;
-    if (profile && got == sizeof header)
-        sscanf((const char *)&header, "%*[^\n]\nversion: %15[^\n]", version);
-    else if (got == sizeof header && memcmp(header.magic, magic, sizeof magic) == 0) {
-        memcpy(version, header.version, 15);
-        *kind = header.kind;
-    }
+    const bool says = got == sizeof header && memcmp(header.magic, magic, sizeof magic) == 0;
+    snprintf(version, 16, "%.15s", says ? header.version : "");
+    *kind = says ? header.kind : CLB_RECORD_KINDS;
     return fd >= 0;
 }
 
@@ -398,10 +394,8 @@ struct clb_outdated clb_store_visit_outdated(bool remove)
             continue;
         const bool ours = strcmp(version, CLB_VERSION) == 0;
         kernels[ours] += kind == CLB_RECORD_STEP || kind == CLB_RECORD_KINDS;
-        tuning[ours] += kind == CLB_RECORD_ROW;
-        const time_t days = strstr(entry->d_name, ".profile") != NULL
-                                ? PROFILES_LAST /* since they were written */
-                                : RECORDS_LAST;
+        tuning[ours] += kind == CLB_RECORD_ROW || kind == CLB_RECORD_PROFILE;
+        const time_t days = kind == CLB_RECORD_PROFILE ? PROFILES_LAST : RECORDS_LAST;
         struct stat info;
         if (remove && !ours &&
             fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -23,6 +23,9 @@ uint64_t clb_cache_hash(const void *data, size_t size);
 
 /* ---- records ---- */
 
+/* In a file the bytes before the key: a line, and the subject. */
+enum { CLB_RECORD_HEADER = 72 };
+
 typedef enum clb_record_kind {
     CLB_RECORD_PROGRAM, /* a compiled program; its text is the driver's binary */
     CLB_RECORD_CHECK,   /* a check that a program has passed */
@@ -34,6 +37,7 @@ typedef enum clb_record_kind {
     CLB_RECORD_REQUEST, /* what a helper has been asked for */
     CLB_RECORD_ROW,     /* the row of the tuning tables that this machine has kept */
     CLB_RECORD_POCL,    /* checksums of a program in PoCL's cache, or when one was removed */
+    CLB_RECORD_PROFILE, /* what calls have taken, as text; its file is NAME.profile */
     CLB_RECORD_KINDS
 } clb_record_kind;
 

@@ -1,26 +1,19 @@
-/* Profiles: files of times.
+/* Profiles: records of times.
  *
- * A file is text: a line with the version, the key's lines, a line for each time (side, family,
- * precision, class, nanoseconds, number of calls), one for the device's start and a checksum of all
- * that. It is written under a temporary name and renamed, while the cache folder is locked; a file
- * that is damaged or of another key is ignored, with one warning, and replaced by the next that is
- * written. */
+ * The record's text has a line for each time (side, family, precision, class, nanoseconds, number
+ * of calls) and one for the device's start. The cache folder is locked while one is replaced. */
 #include "engine/ocl/helper.h"
 #include "profile.h"
 #include "engine/ocl/store.h"
 #include "host/process.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-
-#define VERSION_LINE "clblas-shim profile 1\n"
-#define LARGEST_FILE (1 << 20)
 
 /* ---- text ---- */
 
@@ -54,8 +47,7 @@ char *clb_profile_key(const struct clb_cost_machine *owner)
     char cpu[128];
     struct clb_text key = {0};
     read_cpu(cpu, sizeof cpu);
-    clb_text_addf(&key, "version: %s\n", CLB_VERSION); /* store.c reads this */
-    clb_text_addf(&key, "device: %s\n", owner->device->identity);
+    clb_text_addf(&key, "device: %s\n", owner->device->identity); /* doctor.c reads this */
     clb_text_addf(&key, "next: %s, %d threads\n", owner->next.name, owner->next.threads);
     clb_text_addf(&key, "cpu: %s, %ld\n", cpu, sysconf(_SC_NPROCESSORS_ONLN));
     clb_text_addf(&key, "math: %d\n", (int)clb_config_get()->math);
@@ -64,10 +56,8 @@ char *clb_profile_key(const struct clb_cost_machine *owner)
     return key.data;
 }
 
-void clb_profile_format(struct clb_text *text, const char *key, const struct clb_profile *profile)
+void clb_profile_format(struct clb_text *text, const struct clb_profile *profile)
 {
-    clb_text_add(text, VERSION_LINE);
-    clb_text_add(text, key);
     for (int s = 0; s < CLB_SIDES; s++) {
         for (int f = 0; f < CLB_KINDS; f++) {
             for (int i = 0; i < CLB_PRECISIONS * CLB_COST_CLASSES; i++) {
@@ -82,9 +72,6 @@ void clb_profile_format(struct clb_text *text, const char *key, const struct clb
     if (profile->start.count > 0)
         clb_text_addf(text, "start %.0f %u\n", 1e9 * (double)profile->start.seconds,
                       profile->start.count);
-    if (text->data != NULL)
-        clb_text_addf(text, "checksum %016llx\n",
-                      (unsigned long long)clb_cache_hash(text->data, text->length));
 }
 
 /* False: the line is damaged. */
@@ -113,65 +100,24 @@ static bool parse_line(const char *line, struct clb_profile *profile)
     return nanos != 0 && time.count != 0;
 }
 
-bool clb_profile_parse(const char *text, const char *key, struct clb_profile *profile)
+bool clb_profile_parse(const char *text, struct clb_profile *profile)
 {
-    static const char last[] = "checksum ";
-    const size_t head = strlen(VERSION_LINE), key_size = strlen(key), size = strlen(text);
+    bool good = true;
     *profile = (struct clb_profile){0};
-    const char *end = size > 0 && text[size - 1] == '\n' ? memrchr(text, '\n', size - 1) : NULL;
-    if (end == NULL || strncmp(text, VERSION_LINE, head) != 0 ||
-        strncmp(text + head, key, key_size) != 0 || strncmp(end + 1, last, strlen(last)) != 0 ||
-        (size_t)(end + 1 - text) < head + key_size ||
-        strtoull(end + 1 + strlen(last), NULL, 16) !=
-            clb_cache_hash(text, (size_t)(end + 1 - text)))
-        return false;
-    for (const char *line = text + head + key_size; line <= end; line = strchr(line, '\n') + 1) {
-        if (!parse_line(line, profile)) {
-            *profile = (struct clb_profile){0};
-            return false;
-        }
-    }
-    return true;
-}
-
-/* ---- files ---- */
-
-/* False: there is no cache folder. */
-static bool make_path(char path[PATH_MAX], const char *key)
-{
-    const char *folder = clb_cache_directory();
-    const int length = folder != NULL
-                           ? snprintf(path, PATH_MAX, "%s/%016llx.profile", folder,
-                                      (unsigned long long)clb_cache_hash(key, strlen(key)))
-                           : -1;
-    return length > 0 && length < PATH_MAX;
+    for (; *text != '\0' && good; text += strcspn(text, "\n"), text += *text != '\0')
+        good = parse_line(text, profile);
+    if (!good)
+        *profile = (struct clb_profile){0};
+    return good;
 }
 
 /* Empty when there is none. */
-static void read_profile(const char *path, const char *key, struct clb_profile *profile)
+static void read_profile(const char *key, struct clb_profile *profile)
 {
-    FILE *file = clb_file_read(path);
-    char *text = file != NULL ? malloc(LARGEST_FILE) : NULL;
-    *profile = (struct clb_profile){0};
-    if (text != NULL) {
-        text[fread(text, 1, LARGEST_FILE - 1, file)] = '\0';
-        if (!clb_profile_parse(text, key, profile))
-            clb_log(CLB_LOG_WARN, "%s is damaged or of another version, it is ignored", path);
-    }
-    free(text);
-    if (file != NULL)
-        fclose(file);
-}
-
-static void replace_file(const char *path, const struct clb_text *text)
-{
-    char temporary[PATH_MAX];
-    const int fd = clb_file_temporary(temporary, sizeof temporary, path, 0600);
-    if (fd < 0)
-        return;
-    const bool good = write(fd, text->data, text->length) == (ssize_t)text->length;
-    if (close(fd) != 0 || !good || rename(temporary, path) != 0)
-        unlink(temporary);
+    struct clb_record record;
+    clb_record_load((struct clb_key){CLB_RECORD_PROFILE, key, NULL}, &record);
+    clb_profile_parse(record.text != NULL ? record.text : "", profile);
+    clb_record_free(&record);
 }
 
 /* ---- the profiles of this process ---- */
@@ -196,14 +142,13 @@ static bool is_any(const struct clb_profile *profile)
 
 static struct known *open_profile(const struct clb_cost_machine *owner)
 {
-    char path[PATH_MAX];
     struct known *new = calloc(1, sizeof *new);
     if (new == NULL)
         return NULL;
     new->owner = *owner;
     new->key = clb_profile_key(owner);
-    if (new->key != NULL && make_path(path, new->key))
-        read_profile(path, new->key, &new->now);
+    if (new->key != NULL)
+        read_profile(new->key, &new->now);
     clb_cost_smooth(&new->now);
     return new;
 }
@@ -325,20 +270,19 @@ static void merge(struct clb_profile *into, const struct clb_profile *own)
 static void write_one(const struct known *of)
 {
     static struct clb_profile merged;
-    char path[PATH_MAX];
     struct clb_text text = {0};
-    if (!of->learnt || of->key == NULL || !make_path(path, of->key))
+    const char *cache = clb_cache_directory();
+    if (!of->learnt || of->key == NULL || cache == NULL)
         return;
-    const int folder = open(clb_cache_directory(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool locked = folder >= 0 && flock(folder, LOCK_EX) == 0;
-    read_profile(path, of->key, &merged);
+    const int folder = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0)
+        flock(folder, LOCK_EX); /* until it is closed */
+    read_profile(of->key, &merged);
     merge(&merged, &of->own);
-    clb_profile_format(&text, of->key, &merged);
-    if (!text.failed && text.data != NULL)
-        replace_file(path, &text);
+    clb_profile_format(&text, &merged);
+    if (!text.failed)
+        clb_record_note((struct clb_key){CLB_RECORD_PROFILE, of->key, NULL}, CLB_PASSED, text.data);
     clb_text_free(&text);
-    if (locked)
-        flock(folder, LOCK_UN);
     if (folder >= 0)
         close(folder);
 }

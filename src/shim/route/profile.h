@@ -1,5 +1,5 @@
-/* profile: what calls have taken on this machine, in a file in the cache folder for each device
- * beside each next library with a number of threads.
+/* profile: what calls have taken on this machine, in a record in the cache folder for each
+ * device beside each next library with a number of threads.
  *
  * A profile is read when the first call asks for its prediction, and changes in this process alone
  * unless CLBLAS_SHIM_LEARN=1: then it is written when the process ends. */
@@ -31,13 +31,13 @@ void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
  * at the end of a process. */
 void clb_profile_write(void);
 
-/* ---- the file, for tests ---- */
+/* ---- for tests ---- */
 
 /* The text that names an owner. NULL when memory has run out. */
 char *clb_profile_key(const struct clb_cost_machine *owner);
 struct clb_text;
-void clb_profile_format(struct clb_text *text, const char *key, const struct clb_profile *profile);
-/* False: the text is damaged, or of another version or another key; the profile is empty then. */
-bool clb_profile_parse(const char *text, const char *key, struct clb_profile *profile);
+void clb_profile_format(struct clb_text *text, const struct clb_profile *profile);
+/* False: the text is damaged; the profile is empty then. */
+bool clb_profile_parse(const char *text, struct clb_profile *profile);
 
 #endif

@@ -1,6 +1,7 @@
 /* clblas-shim doctor: whether the shim works here, for a program or a running process, and if not,
  * why. */
 #include "doctor.h"
+#include "engine/ocl/store.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -84,7 +85,7 @@ static json_t *answer_link(void *unused)
     return json_pack("{s:f,s:f}", "up", link.up, "down", link.down);
 }
 
-/* The next libraries of which there is a profile for the device: first lines of the files of
+/* The next libraries of which there is a profile for the device: first lines of the keys of
  * route/profile.c. */
 static json_t *list_profiles(const char *folder, const char *device)
 {
@@ -98,8 +99,8 @@ static json_t *list_profiles(const char *folder, const char *device)
         FILE *file = ending != NULL && strcmp(ending, ".profile") == 0 ? fopen(path, "re") : NULL;
         if (file == NULL)
             continue;
-        if (fscanf(file, "%*[^\n]\nversion: %*[^\n]\ndevice: %255[^\n]\nnext: %255[^\n]", owner,
-                   next) == 2 &&
+        if (fseek(file, CLB_RECORD_HEADER, SEEK_SET) == 0 &&
+            fscanf(file, "%*[^\n]\ndevice: %255[^\n]\nnext: %255[^\n]", owner, next) == 2 &&
             strncmp(owner, device, strlen(device)) == 0)
             json_array_append_new(libraries, json_string(next));
         fclose(file);
