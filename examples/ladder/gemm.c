@@ -41,73 +41,71 @@ static const struct gemm_rung {
     {"prefetch to local memory", "prefetched", "reads beside products", PARTS, {16, 16}, PLAIN, 0},
 };
 
+/* The matrices on the device: operands, the result, and operands in another form. */
+enum { A, B, C, OTHER_A, OTHER_B, MATRICES };
+
 struct climb {
     struct ladder *ladder;
     const struct gemm_rung *rung;
     struct clb_program *program;
-    struct clb_buffer *a, *b, *c, *other[2]; /* `other`: operands in another form */
+    struct clb_buffer *matrix[MATRICES];
 };
 
-static clb_status launch(const struct climb *climb, const char *kernel,
-                         const struct clb_argument *arguments, size_t count, size_t columns,
-                         size_t rows, const size_t *local)
+static clb_status launch(const struct climb *climb, const char *kernel, size_t columns, size_t rows,
+                         const size_t local[2], const struct clb_argument *arguments, size_t count)
 {
-    return ladder_launch(climb->ladder, climb->program, kernel, arguments, count,
-                         (const size_t[2]){columns, rows}, local, NULL, NULL);
+    const struct clb_geometry geometry = {{columns, rows}, {local[0], local[1]}, 2};
+    return clb_kernel_launch(climb->ladder->measure.queue_set, climb->program, kernel, &geometry,
+                             (struct clb_order){0}, arguments, count);
 }
 
+static const size_t any_local[2];
+
 /* The kernel of a rung, of operands in whatever form. */
-static clb_status launch_product(const struct climb *climb, const struct clb_buffer *a,
-                                 const struct clb_buffer *b)
+static clb_status launch_product(const struct climb *climb, int a, int b)
 {
     const struct gemm_rung *rung = climb->rung;
     const size_t *share = shares[rung->share];
     const cl_uint n = (cl_uint)climb->ladder->n;
-    const struct clb_argument arguments[] = {CLB_ARG(n), CLB_ARG(a->mem), CLB_ARG(b->mem),
-                                             CLB_ARG(climb->c->mem)};
-    return launch(climb, rung->kernel, arguments, CLB_COUNT_OF(arguments), n / share[0],
-                  share[1] > 0 ? n / share[1] : 1, rung->local[0] > 0 ? rung->local : NULL);
+    return launch(climb, rung->kernel, n / share[0], share[1] > 0 ? n / share[1] : 1, rung->local,
+                  CLB_ARGUMENTS(CLB_ARG(n), CLB_ARG(climb->matrix[a]->mem),
+                                CLB_ARG(climb->matrix[b]->mem), CLB_ARG(climb->matrix[C]->mem)));
 }
 
 static clb_status launch_transposed(const struct climb *climb)
 {
     const cl_uint n = (cl_uint)climb->ladder->n;
-    const struct clb_argument arguments[] = {CLB_ARG(n), CLB_ARG(climb->b->mem),
-                                             CLB_ARG(climb->other[1]->mem)};
-    clb_status status = launch(climb, "transpose", arguments, CLB_COUNT_OF(arguments), n, n, NULL);
-    return status == CLB_OK ? launch_product(climb, climb->a, climb->other[1]) : status;
+    CLB_TRY(launch(climb, "transpose", n, n, any_local,
+                   CLB_ARGUMENTS(CLB_ARG(n), CLB_ARG(climb->matrix[B]->mem),
+                                 CLB_ARG(climb->matrix[OTHER_B]->mem))));
+    return launch_product(climb, A, OTHER_B);
 }
 
 static clb_status launch_halves(const struct climb *climb)
 {
-    const struct clb_buffer *const from[] = {climb->a, climb->b};
-    clb_status status = CLB_OK;
-    for (int i = 0; i < 2 && status == CLB_OK; i++) {
-        const struct clb_argument arguments[] = {CLB_ARG(from[i]->mem),
-                                                 CLB_ARG(climb->other[i]->mem)};
-        status = launch(climb, "to_half", arguments, CLB_COUNT_OF(arguments),
-                        climb->ladder->n * climb->ladder->n, 1, NULL);
-    }
-    return status == CLB_OK ? launch_product(climb, climb->other[0], climb->other[1]) : status;
+    const size_t count = climb->ladder->n * climb->ladder->n;
+    for (int i = 0; i < 2; i++)
+        CLB_TRY(launch(climb, "to_half", count, 1, any_local,
+                       CLB_ARGUMENTS(CLB_ARG(climb->matrix[A + i]->mem),
+                                     CLB_ARG(climb->matrix[OTHER_A + i]->mem))));
+    return launch_product(climb, OTHER_A, OTHER_B);
 }
 
 static clb_status launch_slabs(const struct climb *climb)
 {
     const cl_uint n = (cl_uint)climb->ladder->n;
     const size_t columns = clb_max(CONSTANT_BYTES / (n * climb->ladder->size), 1);
-    clb_status status = CLB_OK;
-    for (cl_uint first = 0; first < n && status == CLB_OK; first += (cl_uint)columns) {
-        size_t width = clb_min(columns, n - first);
-        const struct clb_argument copied[] = {CLB_ARG(n), CLB_ARG(first), CLB_ARG(climb->b->mem),
-                                              CLB_ARG(climb->other[1]->mem)},
-                                  product[] = {CLB_ARG(n), CLB_ARG(first), CLB_ARG(climb->a->mem),
-                                               CLB_ARG(climb->other[1]->mem),
-                                               CLB_ARG(climb->c->mem)};
-        status = launch(climb, "copy_slab", copied, CLB_COUNT_OF(copied), n * width, 1, NULL);
-        CLB_THEN(status, launch(climb, climb->rung->kernel, product, CLB_COUNT_OF(product), n,
-                                width, NULL));
+    const cl_mem slab = climb->matrix[OTHER_B]->mem;
+    for (cl_uint first = 0; first < n; first += (cl_uint)columns) {
+        const size_t width = clb_min(columns, n - first);
+        CLB_TRY(launch(climb, "copy_slab", n * width, 1, any_local,
+                       CLB_ARGUMENTS(CLB_ARG(n), CLB_ARG(first), CLB_ARG(climb->matrix[B]->mem),
+                                     CLB_ARG(slab))));
+        CLB_TRY(launch(climb, climb->rung->kernel, n, width, any_local,
+                       CLB_ARGUMENTS(CLB_ARG(n), CLB_ARG(first), CLB_ARG(climb->matrix[A]->mem),
+                                     CLB_ARG(slab), CLB_ARG(climb->matrix[C]->mem))));
     }
-    return status;
+    return CLB_OK;
 }
 
 static clb_status run_rung(void *argument)
@@ -115,9 +113,8 @@ static clb_status run_rung(void *argument)
     const struct climb *climb = argument;
     clb_status status = climb->rung->operands == TRANSPOSED ? launch_transposed(climb)
                         : climb->rung->operands == SLABS    ? launch_slabs(climb)
-                        : climb->rung->operands == HALVES
-                            ? launch_halves(climb)
-                            : launch_product(climb, climb->a, climb->b);
+                        : climb->rung->operands == HALVES   ? launch_halves(climb)
+                                                            : launch_product(climb, A, B);
     /* What was enqueued before a failure must end, too. */
     clb_status ended = clb_queue_finish(climb->ladder->queue);
     return status == CLB_OK ? ended : status;
@@ -129,11 +126,9 @@ static clb_status run_rung(void *argument)
 static clb_status find_error(const struct climb *climb, double *error)
 {
     struct ladder *ladder = climb->ladder;
-    const clb_status status =
-        clb_queue_read_now(ladder->queue, climb->c->mem, 0, ladder->bytes, ladder->c);
-    if (status == CLB_OK)
-        *error = ladder_error(ladder, ladder->c, NULL, ladder->a, 'A', ladder->b, 'A');
-    return status;
+    CLB_TRY(clb_queue_read_now(ladder->queue, climb->matrix[C]->mem, 0, ladder->bytes, ladder->c));
+    *error = ladder_error(ladder, ladder->c, NULL, ladder->a, 'A', ladder->b, 'A');
+    return CLB_OK;
 }
 
 /* ---- all of them ---- */
@@ -143,7 +138,7 @@ static clb_status clear_result(const struct climb *climb)
 {
     struct ladder *ladder = climb->ladder;
     memset(ladder->c, 0xff, ladder->bytes);
-    return clb_queue_write_now(ladder->queue, climb->c->mem, 0, ladder->bytes, ladder->c);
+    return clb_queue_write_now(ladder->queue, climb->matrix[C]->mem, 0, ladder->bytes, ladder->c);
 }
 
 static clb_status climb_rung(struct climb *climb, const struct gemm_rung *rung)
@@ -158,62 +153,47 @@ static clb_status climb_rung(struct climb *climb, const struct gemm_rung *rung)
                           ladder->measure.precision == CLB_D, rung->tile > 0 ? rung->tile : 16);
     if (rung->share == ROWS)
         snprintf(options + length, sizeof options - (size_t)length, " -DORDER=%zu", ladder->n);
-    clb_status status = clear_result(climb);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clear_result(climb));
     /* What the device's compiler does not know is a rung that it has not. */
     if (clb_program_get(ladder->measure.runtime, &kernel_ladder_gemm, options, &climb->program) ==
         CLB_OK)
         result.seconds = clb_measure_seconds(run_rung, climb, false);
     if (isfinite(result.seconds))
-        status = find_error(climb, &result.error);
-    if (status == CLB_OK)
-        ladder_add(ladder, &result);
-    return status;
+        CLB_TRY(find_error(climb, &result.error));
+    ladder_add(ladder, &result);
+    return CLB_OK;
 }
 
-static clb_status climb_production(struct climb *climb)
+static clb_status climb_production(const struct climb *climb)
 {
     struct ladder *ladder = climb->ladder;
-    struct clb_resident product = {.runtime = ladder->measure.runtime};
     const struct clb_gemm_variant *variant;
     struct rung result = {"the library's kernel", "", NAN, NAN, 1};
-    clb_status status = clear_result(climb);
-    CLB_THEN(status,
-             clb_gemm_variant_get(ladder->measure.runtime, ladder->measure.precision, &variant));
-    CLB_THEN(status, clb_resident_open(&product, ladder->measure.runtime, ladder->measure.queue_set,
-                                       variant, ladder->n, ladder->n, ladder->n));
-    product.a = climb->a->mem;
-    product.b = climb->b->mem;
-    product.c = climb->c->mem;
-    if (status == CLB_OK) {
-        result.adds = product.variant->name;
-        result.seconds = clb_measure_seconds(clb_measure_product, &product, false);
-        status = find_error(climb, &result.error);
-    }
-    clb_resident_close(&product);
-    if (status == CLB_OK)
-        ladder_add(ladder, &result);
-    return status;
+    CLB_TRY(clear_result(climb));
+    CLB_TRY(clb_gemm_variant_get(ladder->measure.runtime, ladder->measure.precision, &variant));
+    result.adds = variant->name;
+    CLB_TRY(clb_measure_product(&ladder->measure, variant, ladder->n, climb->matrix, false,
+                                &result.seconds));
+    CLB_TRY(find_error(climb, &result.error));
+    ladder_add(ladder, &result);
+    return CLB_OK;
 }
 
 clb_status ladder_climb_gemm(struct ladder *ladder)
 {
     struct climb climb = {.ladder = ladder};
     struct clb_measure *measure = &ladder->measure;
-    struct clb_buffer **buffers[] = {&climb.a, &climb.b, &climb.c, &climb.other[0],
-                                     &climb.other[1]};
-    const size_t bytes = clb_max(ladder->bytes, CONSTANT_BYTES);
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < CLB_COUNT_OF(buffers) && status == CLB_OK; i++)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, bytes, buffers[i]);
-    CLB_THEN(status, clb_queue_write_now(ladder->queue, climb.a->mem, 0, ladder->bytes, ladder->a));
-    CLB_THEN(status, clb_queue_write_now(ladder->queue, climb.b->mem, 0, ladder->bytes, ladder->b));
-    for (size_t i = 0; i < CLB_COUNT_OF(rungs) && status == CLB_OK; i++)
-        status = climb_rung(&climb, &rungs[i]);
+    const size_t size = clb_max(ladder->bytes, CONSTANT_BYTES),
+                 bytes[MATRICES] = {size, size, size, size, size};
+    clb_status status = clb_check_memory(measure->runtime, bytes, climb.matrix, MATRICES);
+    CLB_THEN(status,
+             clb_queue_write_now(ladder->queue, climb.matrix[A]->mem, 0, ladder->bytes, ladder->a));
+    CLB_THEN(status,
+             clb_queue_write_now(ladder->queue, climb.matrix[B]->mem, 0, ladder->bytes, ladder->b));
+    for (size_t i = 0; i < CLB_COUNT_OF(rungs); i++)
+        CLB_THEN(status, climb_rung(&climb, &rungs[i]));
     CLB_THEN(status, climb_production(&climb));
-    bool idle = clb_queue_set_settle(measure->queue_set);
-    for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
-        clb_buffer_end(measure->runtime, *buffers[i], idle);
+    clb_check_memory_end(measure->runtime, climb.matrix, MATRICES,
+                         clb_queue_set_settle(measure->queue_set));
     return status;
 }

@@ -13,25 +13,22 @@
 
 /* ---- checks ---- */
 
-static long double entry(const struct ladder *ladder, const void *matrix, size_t i, size_t j)
-{
-    size_t at = i + j * ladder->n;
-    return ladder->measure.precision == CLB_S ? (long double)((const float *)matrix)[at]
-                                              : (long double)((const double *)matrix)[at];
-}
-
-/* Y = X times a vector, or with `absolute` of their absolute values; of X only the part 'U', the
+/* Y = X times a vector, and its sizes: the same of absolute values; of X only the part 'U', the
  * part 'L' with ones on the diagonal, or 'A', all of it. */
-static void times(const struct ladder *ladder, const void *matrix, char part, bool absolute,
-                  const long double *x, long double *y)
+static void times(const struct ladder *ladder, const void *matrix, char part, const long double *x,
+                  const long double *x_size, long double *y, long double *y_size)
 {
-    for (size_t i = 0; i < ladder->n; i++)
-        y[i] = part == 'L' ? (absolute ? fabsl(x[i]) : x[i]) : 0;
-    for (size_t j = 0; j < ladder->n; j++) {
-        size_t begin = part == 'L' ? j + 1 : 0, end = part == 'U' ? j + 1 : ladder->n;
+    const size_t n = ladder->n;
+    memcpy(y, x, n * sizeof *y);
+    memcpy(y_size, x_size, n * sizeof *y_size);
+    for (size_t i = 0; i < n && part != 'L'; i++)
+        y[i] = y_size[i] = 0;
+    for (size_t j = 0; j < n; j++) {
+        const size_t begin = part == 'L' ? j + 1 : 0, end = part == 'U' ? j + 1 : n;
         for (size_t i = begin; i < end; i++) {
-            long double product = entry(ladder, matrix, i, j) * x[j];
-            y[i] += absolute ? fabsl(product) : product;
+            const long double value = clb_check_get(ladder->measure.precision, matrix, i + j * n);
+            y[i] += value * x[j];
+            y_size[i] += fabsl(value) * x_size[j];
         }
     }
 }
@@ -41,59 +38,52 @@ double ladder_error(const struct ladder *ladder, const void *whole, const cl_uin
 {
     const long double unit = ladder->measure.precision == CLB_S ? 0x1p-24L : 0x1p-53L;
     const size_t n = ladder->n;
-    long double *x = calloc(5 * n, sizeof *x), *y = x + n, *expected = x + 2 * n,
-                *found = x + 3 * n, *scale = x + 4 * n, worst = 0;
+    long double *x = calloc(7 * n, sizeof *x), *one = x + n, *y = x + 2 * n, *y_size = x + 3 * n,
+                *found = x + 4 * n, *expected = x + 5 * n, *size = x + 6 * n, worst = 0;
     uint64_t state = 7;
     if (x == NULL)
         return NAN;
     for (size_t i = 0; i < n; i++) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         x[i] = state >> 63 != 0 ? 1 : -1;
+        one[i] = 1;
     }
-    times(ladder, whole, 'A', false, x, found);
+    times(ladder, whole, 'A', x, one, found, size);
     for (size_t i = 0; i < n && pivot != NULL; i++) {
         const size_t other = pivot[i] < n ? pivot[i] : i;
         const long double held = found[i];
         found[i] = found[other];
         found[other] = held;
     }
-    times(ladder, right, right_part, false, x, y);
-    times(ladder, left, left_part, false, y, expected);
-    times(ladder, right, right_part, true, x, y);
-    times(ladder, left, left_part, true, y, scale);
+    times(ladder, right, right_part, x, one, y, y_size);
+    times(ladder, left, left_part, y, y_size, expected, size);
     for (size_t i = 0; i < n; i++) {
-        const long double error = fabsl(found[i] - expected[i]) / (unit * scale[i]);
+        const long double error = fabsl(found[i] - expected[i]) / (unit * size[i]);
         worst = error <= worst ? worst : error; /* a NaN stays */
     }
     free(x);
     return (double)worst;
 }
 
-clb_status ladder_launch(const struct ladder *ladder, struct clb_program *program,
-                         const char *kernel, const struct clb_argument *arguments, size_t count,
-                         const size_t global[2], const size_t *local, clb_event after,
-                         clb_event *event)
-{
-    struct clb_queue_set *set = ladder->measure.queue_set;
-    cl_kernel handle;
-    clb_status status = clb_queue_set_kernel(set, program, kernel, &handle);
-    return status != CLB_OK ? status
-                            : clb_queue_launch(set->queue, handle, kernel, arguments, count, 2,
-                                               global, local, after, event);
-}
-
 /* ---- the table ---- */
+
+static void format_title(char *title, size_t size, const json_t *result)
+{
+    const bool single = strcmp(clb_text_of(result, "precision"), "s") == 0;
+    snprintf(title, size, "%s, %s precision, n = %.0f, on %s", clb_text_of(result, "ladder"),
+             single ? "single" : "double", clb_number_of(result, "n"),
+             clb_text_of(result, "device"));
+}
 
 static void print_header(const json_t *result)
 {
-    printf("%s, %s precision, n = %.0f, on %s (driver %s)\n"
-           "bound: %.1f GFLOP/s, fused multiply-adds in registers\n\n%s%-30s %12s %10s %8s %8s  "
-           "%s%s\n",
-           clb_text_of(result, "ladder"),
-           strcmp(clb_text_of(result, "precision"), "s") == 0 ? "single" : "double",
-           clb_number_of(result, "n"), clb_text_of(result, "device"), clb_text_of(result, "driver"),
-           clb_number_of(result, "bound_gflops"), clb_style(stdout, CLB_BOLD), "rung", "ms",
-           "GFLOP/s", "of bound", "error", "adds", clb_style(stdout, CLB_PLAIN));
+    char title[256];
+    format_title(title, sizeof title, result);
+    printf("%s (driver %s)\nbound: %.1f GFLOP/s, fused multiply-adds in registers\n\n"
+           "%s%-30s %12s %10s %8s %8s  %s%s\n",
+           title, clb_text_of(result, "driver"), clb_number_of(result, "bound_gflops"),
+           clb_style(stdout, CLB_BOLD), "rung", "ms", "GFLOP/s", "of bound", "error", "adds",
+           clb_style(stdout, CLB_PLAIN));
 }
 
 static void print_rung(const json_t *rung)
@@ -168,10 +158,7 @@ static void write_plot(FILE *script, const json_t *ladder, const char *file)
                     clb_text_of(rung, "name"), (int)fmax(floor(log10(rate)) + 1, 2), rate);
     }
     fprintf(script, "END\n");
-    snprintf(title, sizeof title, "%s, %s precision, n = %.0f, on %s",
-             clb_text_of(ladder, "ladder"),
-             strcmp(clb_text_of(ladder, "precision"), "s") == 0 ? "single" : "double",
-             clb_number_of(ladder, "n"), clb_text_of(ladder, "device"));
+    format_title(title, sizeof title, ladder);
     snprintf(settings, sizeof settings,
              "set logscale x\nset xrange [%g:%g]\nset xlabel 'GFLOP/s'\nset format x '%%g'\n"
              "unset key\nset arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 front\n"
@@ -194,19 +181,16 @@ struct peak {
 
 static clb_status run_peak(void *argument)
 {
-    struct peak *peak = argument;
+    const struct peak *peak = argument;
+    const struct clb_geometry geometry = {.global = {peak->items}, .dimensions = 1};
+    /* x and y of the kernel */
+    const struct clb_product_factors factors = {0.5, 0.25, 0.5F, 0.25F,
+                                                peak->ladder->measure.precision == CLB_S};
     const cl_uint steps = PEAK_STEPS;
-    const clb_scalar x = {.d = {0.5, 0}}, y = {.d = {0.25, 0}}, half = {.s = {0.5F, 0}},
-                     quarter = {.s = {0.25F, 0}};
-    bool is_double = peak->ladder->measure.precision == CLB_D;
-    const size_t size = peak->ladder->size;
-    const struct clb_argument arguments[] = {CLB_ARG(steps),
-                                             {size, is_double ? &x : &half},
-                                             {size, is_double ? &y : &quarter},
-                                             CLB_ARG(peak->results->mem)};
-    clb_status status =
-        ladder_launch(peak->ladder, peak->program, "peak", arguments, CLB_COUNT_OF(arguments),
-                      (const size_t[2]){peak->items, 1}, NULL, NULL, NULL);
+    clb_status status = clb_kernel_launch(
+        peak->ladder->measure.queue_set, peak->program, "peak", &geometry, (struct clb_order){0},
+        CLB_ARGUMENTS(CLB_ARG(steps), CLB_FACTOR(factors, alpha), CLB_FACTOR(factors, beta),
+                      CLB_ARG(peak->results->mem)));
     return status == CLB_OK ? clb_queue_finish(peak->ladder->queue) : status;
 }
 
@@ -246,12 +230,19 @@ static double seconds_of(json_t *rows)
     return seconds;
 }
 
+/* Numbers in (-1, 1). */
 static bool make_operands(struct ladder *ladder)
 {
     void **operands[] = {&ladder->a, &ladder->b, &ladder->c};
     uint64_t state = 1;
-    for (size_t k = 0; k < CLB_COUNT_OF(operands); k++)
-        *operands[k] = clb_measure_random(ladder->measure.precision, ladder->n * ladder->n, &state);
+    for (size_t k = 0; k < CLB_COUNT_OF(operands); k++) {
+        *operands[k] = malloc(ladder->bytes);
+        for (size_t i = 0; i < ladder->n * ladder->n && *operands[k] != NULL; i++) {
+            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            clb_check_put(ladder->measure.precision, *operands[k], i,
+                          (double)(int64_t)(state >> 11) * 0x1p-52 - 1);
+        }
+    }
     return ladder->a != NULL && ladder->b != NULL && ladder->c != NULL;
 }
 

@@ -3,6 +3,7 @@
 #define LADDER_H
 
 #include "tools/command/measure.h"
+#include "engine/kernel/check.h"
 
 extern const struct clb_source kernel_ladder_gemm, kernel_ladder_lu, kernel_ladder_peak;
 
@@ -32,12 +33,6 @@ void ladder_add(struct ladder *ladder, const struct rung *rung);
  * the part 'L' with ones on the diagonal, or 'A', all. NAN: no memory. */
 double ladder_error(const struct ladder *ladder, const void *whole, const cl_uint *pivot,
                     const void *left, char left_part, const void *right, char right_part);
-
-/* Launch a kernel of a program on the queue. */
-clb_status ladder_launch(const struct ladder *ladder, struct clb_program *program,
-                         const char *kernel, const struct clb_argument *arguments, size_t count,
-                         const size_t global[2], const size_t *local, clb_event after,
-                         clb_event *event) CLB_MUST_CHECK;
 
 /* Measure all rungs. CLB_OK also where some can't be run. */
 clb_status ladder_climb_gemm(struct ladder *ladder) CLB_MUST_CHECK;

@@ -70,7 +70,9 @@ static clb_status run_sequential(void *argument)
 /* A kernel with the arguments n, k, [first,] a, [pivots]. */
 struct step {
     const char *kernel;
-    size_t k, columns, rows, local[2], first;
+    size_t k;
+    struct clb_geometry geometry;
+    size_t first;
     bool has_first, has_pivots;
 };
 
@@ -78,16 +80,11 @@ static clb_status launch(const struct lu *lu, const struct step *step, clb_event
                          clb_event *event)
 {
     const cl_uint n = (cl_uint)lu->ladder->n, k = (cl_uint)step->k, first = (cl_uint)step->first;
-    struct clb_argument arguments[5] = {CLB_ARG(n), CLB_ARG(k)};
-    size_t count = 2;
-    if (step->has_first)
-        arguments[count++] = CLB_ARG(first);
-    arguments[count++] = CLB_ARG(lu->a->mem);
-    if (step->has_pivots)
-        arguments[count++] = CLB_ARG(lu->pivots->mem);
-    return ladder_launch(lu->ladder, lu->program, step->kernel, arguments, count,
-                         (const size_t[2]){step->columns, step->rows},
-                         step->local[0] > 0 ? step->local : NULL, after, event);
+    return clb_kernel_launch(lu->ladder->measure.queue_set, lu->program, step->kernel,
+                             &step->geometry, (struct clb_order){NULL, after, event},
+                             CLB_ARGUMENTS(CLB_ARG(n), CLB_ARG(k),
+                                           CLB_ARG_IF(step->has_first, first), CLB_ARG(lu->a->mem),
+                                           CLB_ARG_IF(step->has_pivots, lu->pivots->mem)));
 }
 
 static clb_status send_matrix(const struct lu *lu)
@@ -99,10 +96,8 @@ static clb_status send_matrix(const struct lu *lu)
 static clb_status fetch_matrix(const struct lu *lu)
 {
     const struct ladder *ladder = lu->ladder;
-    const clb_status status = clb_queue_finish(ladder->queue);
-    return status != CLB_OK
-               ? status
-               : clb_queue_read_now(ladder->queue, lu->a->mem, 0, ladder->bytes, ladder->c);
+    CLB_TRY(clb_queue_finish(ladder->queue));
+    return clb_queue_read_now(ladder->queue, lu->a->mem, 0, ladder->bytes, ladder->c);
 }
 
 /* ---- two kernels a column ---- */
@@ -110,18 +105,17 @@ static clb_status fetch_matrix(const struct lu *lu)
 static clb_status run_naive(void *argument)
 {
     struct lu *lu = argument;
-    size_t n = lu->ladder->n;
-    clb_status status = send_matrix(lu);
-    for (size_t k = 0; k < n && status == CLB_OK; k++) {
-        const struct step column = {"column", k, ITEMS, 1, {ITEMS, 1}, .has_pivots = true},
-                          rank_one = {"rank_one", k, n, n, .first = 0};
-        status = launch(lu, &column, NULL, NULL);
-        CLB_THEN(status, launch(lu, &rank_one, NULL, NULL));
+    const size_t n = lu->ladder->n;
+    CLB_TRY(send_matrix(lu));
+    for (size_t k = 0; k < n; k++) {
+        const struct step column = {"column", k, {{ITEMS, 1}, {ITEMS, 1}, 2}, .has_pivots = true},
+                          rank_one = {"rank_one", k, {{n, n}, {0}, 2}, .first = 0};
+        CLB_TRY(launch(lu, &column, NULL, NULL));
+        CLB_TRY(launch(lu, &rank_one, NULL, NULL));
     }
-    CLB_THEN(status, fetch_matrix(lu));
-    CLB_THEN(status, clb_queue_read_now(lu->ladder->queue, lu->pivots->mem, 0, n * sizeof(cl_uint),
-                                        lu->pivot));
-    return status;
+    CLB_TRY(fetch_matrix(lu));
+    return clb_queue_read_now(lu->ladder->queue, lu->pivots->mem, 0, n * sizeof(cl_uint),
+                              lu->pivot);
 }
 
 /* ---- blocked: the CPU factors panels ---- */
@@ -142,12 +136,12 @@ static void factor_panel(const struct lu *lu, size_t k)
 
 static struct step swap_step(const struct lu *lu, size_t k)
 {
-    return (struct step){"swap_rows", k, lu->ladder->n, 1, {PANEL, 1}, .has_pivots = true};
+    return (struct step){"swap_rows", k, {{lu->ladder->n, 1}, {PANEL, 1}, 2}, .has_pivots = true};
 }
 
 static struct step solve_step(const struct lu *lu, size_t k)
 {
-    return (struct step){"solve", k, lu->ladder->n - k - PANEL, 1, {PANEL, 1}, .first = 0};
+    return (struct step){"solve", k, {{lu->ladder->n - k - PANEL, 1}, {PANEL, 1}, 2}, .first = 0};
 }
 
 /* The trailing matrix from column `first` on, `columns` of them. */
@@ -155,9 +149,11 @@ static struct step update_step(const struct lu *lu, bool blocks, size_t k, size_
                                size_t columns)
 {
     size_t rows = lu->ladder->n - k - PANEL, share = blocks ? BLOCK / SIDE : 1;
-    const char *kernel = blocks ? "update_blocks" : "update_tiles";
-    return (struct step){kernel,       k,     rows / share, columns / share,
-                         {SIDE, SIDE}, first, true,         false};
+    return (struct step){.kernel = blocks ? "update_blocks" : "update_tiles",
+                         .k = k,
+                         .geometry = {{rows / share, columns / share}, {SIDE, SIDE}, 2},
+                         .first = first,
+                         .has_first = true};
 }
 
 /* Nothing overlaps: a panel comes down, is factored, goes up, and the rest is updated. */
@@ -166,23 +162,21 @@ static clb_status run_synchronous(void *argument)
     struct lu *lu = argument;
     struct clb_queue *queue = lu->ladder->queue;
     size_t n = lu->ladder->n;
-    clb_status status = send_matrix(lu);
-    for (size_t k = 0; k < n && status == CLB_OK; k += PANEL) {
+    CLB_TRY(send_matrix(lu));
+    for (size_t k = 0; k < n; k += PANEL) {
         size_t offset = k * n * lu->ladder->size, rest = n - k - PANEL;
         const struct step steps[] = {swap_step(lu, k), solve_step(lu, k),
                                      update_step(lu, false, k, k + PANEL, rest)};
-        status = clb_queue_read_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host);
-        if (status != CLB_OK)
-            break;
+        CLB_TRY(clb_queue_read_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host));
         factor_panel(lu, k);
-        status = clb_queue_write_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host);
-        CLB_THEN(status, clb_queue_write_now(queue, lu->pivots->mem, k * sizeof(cl_uint),
-                                             PANEL * sizeof(cl_uint), lu->pivot + k));
-        for (size_t i = 0; i < (rest > 0 ? 3 : 1) && status == CLB_OK; i++)
-            status = launch(lu, &steps[i], NULL, NULL);
-        CLB_THEN(status, clb_queue_finish(queue));
+        CLB_TRY(clb_queue_write_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host));
+        CLB_TRY(clb_queue_write_now(queue, lu->pivots->mem, k * sizeof(cl_uint),
+                                    PANEL * sizeof(cl_uint), lu->pivot + k));
+        for (size_t i = 0; i < (rest > 0 ? 3 : 1); i++)
+            CLB_TRY(launch(lu, &steps[i], NULL, NULL));
+        CLB_TRY(clb_queue_finish(queue));
     }
-    return status == CLB_OK ? fetch_matrix(lu) : status;
+    return fetch_matrix(lu);
 }
 
 /* Look-ahead: the columns of the next panel are updated first and come down on another queue; while
@@ -203,19 +197,19 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
                       ahead = update_step(lu, true, k, next, PANEL),
                       rest = update_step(lu, true, k, next + PANEL, n - clb_min(n, next + PANEL));
     CLB_THEN(status, launch(lu, &swap, sent, NULL));
-    if (status == CLB_OK && next < n)
-        status = launch(lu, &solve, NULL, NULL);
-    if (status == CLB_OK && next < n)
-        status = launch(lu, &ahead, NULL, &ready);
-    if (status == CLB_OK && next + PANEL < n)
-        status = launch(lu, &rest, NULL, NULL);
+    if (next < n) {
+        CLB_THEN(status, launch(lu, &solve, NULL, NULL));
+        CLB_THEN(status, launch(lu, &ahead, NULL, &ready));
+    }
+    if (next + PANEL < n)
+        CLB_THEN(status, launch(lu, &rest, NULL, NULL));
     CLB_THEN(status, clb_queue_flush(set->queue));
-    if (status == CLB_OK && next < n)
-        status = clb_queue_read(set->upload, lu->a->mem,
-                                CLB_LINE(offset + panel_bytes(lu), panel_bytes(lu)),
-                                lu->panel->host, ready, &fetched);
-    if (status == CLB_OK && next < n)
-        status = clb_event_wait(fetched);
+    if (next < n) {
+        CLB_THEN(status, clb_queue_read(set->upload, lu->a->mem,
+                                        CLB_LINE(offset + panel_bytes(lu), panel_bytes(lu)),
+                                        lu->panel->host, ready, &fetched));
+        CLB_THEN(status, clb_event_wait(fetched));
+    }
     clb_event_drop(&sent);
     clb_event_drop(&ready);
     clb_event_drop(&fetched);
@@ -226,14 +220,12 @@ static clb_status run_pipelined(void *argument)
 {
     struct lu *lu = argument;
     struct clb_queue_set *set = lu->ladder->measure.queue_set;
-    size_t n = lu->ladder->n;
-    clb_status status = send_matrix(lu);
-    CLB_THEN(status,
-             clb_queue_read_now(set->queue, lu->a->mem, 0, panel_bytes(lu), lu->panel->host));
-    for (size_t k = 0; k < n && status == CLB_OK; k += PANEL)
-        status = pipeline_step(lu, k);
-    CLB_THEN(status, clb_queue_finish(set->upload));
-    return status == CLB_OK ? fetch_matrix(lu) : status;
+    CLB_TRY(send_matrix(lu));
+    CLB_TRY(clb_queue_read_now(set->queue, lu->a->mem, 0, panel_bytes(lu), lu->panel->host));
+    for (size_t k = 0; k < lu->ladder->n; k += PANEL)
+        CLB_TRY(pipeline_step(lu, k));
+    CLB_TRY(clb_queue_finish(set->upload));
+    return fetch_matrix(lu);
 }
 
 /* ---- all of them ---- */
@@ -260,16 +252,14 @@ static clb_status climb_rung(struct lu *lu, const struct lu_rung *rung)
              rung->options);
     /* There are no native functions of doubles. */
     const bool exists = *rung->options == '\0' || ladder->measure.precision == CLB_S;
-    clb_status status = CLB_OK;
-    if (exists)
-        status = clb_program_get(ladder->measure.runtime, &kernel_ladder_lu, options, &lu->program);
-    if (status == CLB_OK && exists)
+    if (exists) {
+        CLB_TRY(clb_program_get(ladder->measure.runtime, &kernel_ladder_lu, options, &lu->program));
         result.seconds = clb_measure_seconds(rung->run, lu, false);
+    }
     if (isfinite(result.seconds))
         result.error = ladder_error(ladder, ladder->a, lu->pivot, ladder->c, 'L', ladder->c, 'U');
-    if (status == CLB_OK)
-        ladder_add(ladder, &result);
-    return status;
+    ladder_add(ladder, &result);
+    return CLB_OK;
 }
 
 clb_status ladder_climb_lu(struct ladder *ladder)

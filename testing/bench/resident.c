@@ -32,7 +32,7 @@ bool resident_open(struct resident *r, struct clb_runtime *runtime, clb_precisio
     *r = (struct resident){.precision = precision};
     resident_need(clb_queue_set_acquire(runtime, &queue_set), "queue");
     variant = clb_gemm_for(variant, runtime->device.units, m, n, k);
-    resident_need(clb_resident_open(&r->product, runtime, queue_set, variant, m, n, k), "memory");
+    resident_need(clb_resident_open(&r->product, queue_set, variant, m, n, k), "memory");
     for (int i = 0; i < 3; i++) {
         size_t bytes = elements[i] * clb_precision_size(precision);
         r->host[i] = malloc(bytes);
@@ -56,7 +56,7 @@ void resident_close(struct resident *r)
 {
     clb_resident_close(&r->product);
     for (int i = 0; i < 3; i++) {
-        clb_buffer_put(r->product.runtime, r->matrix[i]);
+        clb_buffer_put(r->product.queue_set->runtime, r->matrix[i]);
         free(r->host[i]);
     }
     clb_queue_set_end(r->product.queue_set, true);

@@ -13,7 +13,7 @@
 typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
 
 struct clb_geometry {
-    size_t global[2], local[2];
+    size_t global[2], local[2]; /* local[0] is 0: the driver chooses */
     cl_uint dimensions;
 };
 

@@ -144,8 +144,9 @@ clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program
             given[used++] = arguments[i];
     }
     return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
-                            given, used, geometry->dimensions, geometry->global, geometry->local,
-                            order.after, order.event);
+                            given, used, geometry->dimensions, geometry->global,
+                            geometry->local[0] != 0 ? geometry->local : NULL, order.after,
+                            order.event);
 }
 
 clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,

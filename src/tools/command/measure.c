@@ -1,8 +1,8 @@
 /* The device for measurements in this process: start, launches, clocks. */
 #include "measure.h"
+#include "product.h"
 #include "trial.h"
-#include "engine/ocl/helper.h"
-#include "engine/kernel/kernels.h"
+#include "engine/kernel/check.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -64,66 +64,53 @@ double clb_measure_seconds(clb_status (*run)(void *argument), void *argument, bo
     return best ? seconds[0] : median;
 }
 
-void *clb_measure_random(clb_precision precision, size_t elements, uint64_t *state)
-{
-    size_t count = elements * clb_precision_parts(precision),
-           real = clb_precision_real_size(precision);
-    void *matrix = malloc(count * real);
-    for (size_t i = 0; matrix != NULL && i < count; i++) {
-        *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        double value = (double)(int64_t)(*state >> 11) * 0x1p-52 - 1;
-        if (real == sizeof(float))
-            ((float *)matrix)[i] = (float)value;
-        else
-            ((double *)matrix)[i] = value;
-    }
-    return matrix;
-}
-
 /* ---- the library's product ---- */
 
-clb_status clb_measure_product(void *resident)
+static clb_status run_product(void *resident)
 {
     const struct clb_resident *r = resident;
     clb_status status = clb_resident_enqueue(r, true, true);
     return status == CLB_OK ? clb_queue_finish(r->queue_set->queue) : status;
 }
 
+clb_status clb_measure_product(const struct clb_measure *measure,
+                               const struct clb_gemm_variant *variant, size_t n,
+                               struct clb_buffer *const matrix[3], bool best, double *seconds)
+{
+    struct clb_resident product;
+    clb_status status = clb_resident_open(&product, measure->queue_set, variant, n, n, n);
+    product.a = matrix[0]->mem;
+    product.b = matrix[1]->mem;
+    product.c = matrix[2]->mem;
+    *seconds = status == CLB_OK ? clb_measure_seconds(run_product, &product, best) : NAN;
+    clb_resident_close(&product);
+    return status;
+}
+
 #define RATE_ON_CPU 1024 /* the order */
 #define RATE_ON_GPU 4096
 
 /* Any operands will do. */
-double clb_measure_product_rate(struct clb_measure *measure)
+double clb_measure_product_rate(const struct clb_measure *measure)
 {
-    const size_t n = clb_device_is_cpu(&measure->runtime->device) ? RATE_ON_CPU : RATE_ON_GPU;
-    struct clb_resident product = {.runtime = measure->runtime};
+    const size_t n = clb_device_is_cpu(&measure->runtime->device) ? RATE_ON_CPU : RATE_ON_GPU,
+                 size = n * n * clb_precision_size(measure->precision),
+                 bytes[3] = {size, size, size};
     const struct clb_gemm_variant *variant;
-    struct clb_buffer *operand[3] = {NULL};
-    size_t bytes = n * n * clb_precision_size(measure->precision);
-    void *zeros = calloc(1, bytes);
-    clb_status status = clb_gemm_variant_get(measure->runtime, measure->precision, &variant);
-    CLB_THEN(status,
-             clb_resident_open(&product, measure->runtime, measure->queue_set, variant, n, n, n));
-    for (int i = 0; i < 3 && status == CLB_OK; i++) {
-        status = zeros == NULL
-                     ? CLB_ERR_NOMEM
-                     : clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, bytes, &operand[i]);
-        CLB_THEN(status,
-                 clb_queue_write_now(measure->queue_set->queue, operand[i]->mem, 0, bytes, zeros));
-    }
+    struct clb_buffer *matrix[3] = {NULL};
     double seconds = NAN;
-    if (status == CLB_OK) {
-        product.a = operand[0]->mem;
-        product.b = operand[1]->mem;
-        product.c = operand[2]->mem;
-        seconds = clb_measure_seconds(clb_measure_product, &product, true);
-    }
-    clb_resident_close(&product);
+    void *zeros = calloc(1, size);
+    clb_status status = zeros == NULL ? CLB_ERR_NOMEM : CLB_OK;
+    CLB_THEN(status, clb_gemm_variant_get(measure->runtime, measure->precision, &variant));
+    CLB_THEN(status, clb_check_memory(measure->runtime, bytes, matrix, 3));
     for (int i = 0; i < 3; i++)
-        clb_buffer_put(measure->runtime, operand[i]);
+        CLB_THEN(status,
+                 clb_queue_write_now(measure->queue_set->queue, matrix[i]->mem, 0, size, zeros));
+    CLB_THEN(status, clb_measure_product(measure, variant, n, matrix, true, &seconds));
+    clb_check_memory_end(measure->runtime, matrix, 3, true);
     free(zeros);
-    double parts = clb_precision_parts(measure->precision) == 2 ? 4 : 1;
-    return isfinite(seconds) ? 2 * parts * (double)n * (double)n * (double)n / seconds
+    const clb_routine routine = clb_routine_of(CLB_KIND_gemm, measure->precision, false);
+    return isfinite(seconds) ? clb_call_flops(routine, n) / seconds
                              : clb_fail(0, "the device's product can't be measured");
 }
 

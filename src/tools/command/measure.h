@@ -5,7 +5,7 @@
 
 #include "blas/blas.h"
 #include "command.h"
-#include "product.h"
+#include "engine/kernel/kernel.h"
 #include "shim/next/next.h"
 #include "shim/route/profile.h"
 
@@ -25,9 +25,6 @@ void clb_measure_end(struct clb_measure *measure);
  * takes very long. `run` returns when what it does has ended. NAN when it fails. */
 double clb_measure_seconds(clb_status (*run)(void *argument), void *argument, bool best);
 
-/* A matrix of numbers in (-1, 1), the same for the same state; NULL: no memory. */
-void *clb_measure_random(clb_precision precision, size_t elements, uint64_t *state);
-
 /* Bytes per second from pinned memory to the device's and back; infinite where the device uses the
  * host's memory. False after a message. */
 struct clb_link {
@@ -35,10 +32,13 @@ struct clb_link {
 };
 bool clb_measure_link(struct clb_measure *measure, struct clb_link *link);
 
-/* For clb_measure_seconds: packing and product of a struct clb_resident. */
-clb_status clb_measure_product(void *resident) CLB_MUST_CHECK;
+/* The library's own product of matrices of order n in the device's memory, packing included. */
+clb_status clb_measure_product(const struct clb_measure *measure,
+                               const struct clb_gemm_variant *variant, size_t n,
+                               struct clb_buffer *const matrix[3], bool best,
+                               double *seconds) CLB_MUST_CHECK;
 /* Operations per second of large ones; 0 after a message. */
-double clb_measure_product_rate(struct clb_measure *measure);
+double clb_measure_product_rate(const struct clb_measure *measure);
 
 /* ---- blas.c ---- */
 

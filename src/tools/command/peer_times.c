@@ -21,60 +21,50 @@ struct product {
     const size_t *sizes;
     size_t count;
     bool resident;
-    size_t n, bytes; /* of the size that is timed now */
-    void *matrix[3];
+    struct clb_call call; /* of the size that is timed now */
+    size_t bytes;         /* of each of its matrices */
 };
+
+static bool write_operands(const struct product *x)
+{
+    return x->peer->write(0, x->call.a, x->bytes) && x->peer->write(1, x->call.b, x->bytes);
+}
 
 static clb_status run_product(void *argument)
 {
     const struct product *x = argument;
-    bool good = true;
-    for (int i = 0; i < 2 && good && !x->resident; i++)
-        good = x->peer->write(i, x->matrix[i], x->bytes);
-    good = good && x->peer->multiply(x->n, x->n, x->n);
-    good = good && (x->resident ? x->peer->finish() : x->peer->read(x->matrix[2], x->bytes));
+    const bool good = (x->resident || write_operands(x)) &&
+                      x->peer->multiply(x->call.m, x->call.n, x->call.k) &&
+                      (x->resident ? x->peer->finish() : x->peer->read(x->call.c, x->bytes));
     return good ? CLB_OK : CLB_ERR_OPENCL;
 }
 
 static bool is_right(const struct product *x)
 {
     const struct clb_before before[CLB_CALL_MATRICES] = {{NULL, 0}};
-    struct clb_call call =
-        clb_trial_make(x->routine, (int64_t)x->n, (int64_t)x->n, (int64_t)x->n, 0);
     struct clb_verdict verdict;
-    call.a = x->matrix[0];
-    call.b = x->matrix[1];
-    call.c = x->matrix[2];
-    call.lda = call.ldb = call.ldc = x->n;
-    return clb_judge(&(struct clb_judged){.call = &call, .before = before}, &verdict) == CLB_OK &&
+    return x->peer->read(x->call.c, x->bytes) &&
+           clb_judge(&(struct clb_judged){.call = &x->call, .before = before}, &verdict) ==
+               CLB_OK &&
            verdict.failed == NULL;
 }
 
-static bool open_product(struct product *x)
+/* Seconds of a product of order n, NAN where it fails or is wrong. */
+static double time_product(struct product *x, size_t n)
 {
-    uint64_t state = 1;
-    bool good = x->peer->reserve((const size_t[3]){x->bytes, x->bytes, x->bytes});
-    for (int i = 0; i < 3; i++) {
-        x->matrix[i] = clb_measure_random(clb_routines[x->routine].precision, x->n * x->n, &state);
-        good =
-            good && x->matrix[i] != NULL && (i == 2 || x->peer->write(i, x->matrix[i], x->bytes));
-    }
-    return good;
-}
-
-/* Seconds, NAN where it fails or is wrong. */
-static double time_product(struct product *x)
-{
+    const int64_t order = (int64_t)n;
     double seconds = NAN;
+    x->call = clb_trial_make(x->routine, order, order, order, 0);
+    x->bytes = n * n * clb_precision_size(x->call.precision);
+    clb_trial_fill(&x->call, false);
     /* The first one may compile kernels, however long that takes. */
-    if (open_product(x) && run_product(x) == CLB_OK)
+    if (x->peer->reserve((const size_t[3]){x->bytes, x->bytes, x->bytes}) && write_operands(x) &&
+        run_product(x) == CLB_OK)
         seconds = clb_measure_seconds(run_product, x, false);
-    if (isfinite(seconds) && !(x->peer->read(x->matrix[2], x->bytes) && is_right(x))) {
-        clb_fail(0, "%s multiplies wrong matrices of order %zu", x->peer->name, x->n);
+    if (isfinite(seconds) && !is_right(x)) {
+        clb_fail(0, "%s multiplies wrong matrices of order %zu", x->peer->name, n);
         seconds = NAN;
     }
-    for (int i = 0; i < 3; i++)
-        free(x->matrix[i]);
     return seconds;
 }
 
@@ -89,15 +79,14 @@ static json_t *answer_product(void *argument)
         !x->peer->open(precision, measure.queue_set))
         return rows;
     for (size_t i = 0; i < x->count; i++) {
-        x->n = x->sizes[i];
-        x->bytes = x->n * x->n * clb_precision_size(precision);
-        if (!(last * pow((double)x->n / before, 3) < LONG_CALL))
+        const double n = (double)x->sizes[i];
+        if (!(last * pow(n / before, 3) < LONG_CALL))
             break;
-        last = time_product(x);
-        before = (double)x->n;
+        last = time_product(x, x->sizes[i]);
+        before = n;
         if (isfinite(last))
-            json_array_append_new(rows,
-                                  json_pack("{s:I,s:f}", "n", (json_int_t)x->n, "seconds", last));
+            json_array_append_new(
+                rows, json_pack("{s:I,s:f}", "n", (json_int_t)x->sizes[i], "seconds", last));
     }
     return rows;
 }
@@ -154,7 +143,7 @@ json_t *clb_time_peer(const char *name, clb_routine routine, const size_t *sizes
 {
     if (strcmp(name, "nvblas") == 0)
         return resident ? json_array() : time_nvblas(routine, sizes, count);
-    struct product product = {clb_peer_find(name), routine, sizes, count, resident, .n = 0};
+    struct product product = {clb_peer_find(name), routine, sizes, count, resident, .bytes = 0};
     if (product.peer == NULL || strcmp(clb_routines[routine].stem, "gemm") != 0)
         return json_array();
     return clb_ask_child(answer_product, &product);

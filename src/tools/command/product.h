@@ -8,20 +8,18 @@
 /* C = A*B, column-major without gaps, as BLAS's 'N' and 'N' have them. The caller's are the
  * matrices; the rest is the product's. */
 struct clb_resident {
-    struct clb_runtime *runtime;
     struct clb_queue_set *queue_set;
     const struct clb_gemm_variant *variant;
     size_t m, n, k;
     cl_mem a, b, c;
-    struct clb_buffer *packed[2], *flag;
-    struct clb_buffer *parts; /* of C, where the depth is divided */
+    struct clb_buffer
+        *memory[4]; /* packed operands, a flag, parts of C where the depth is divided */
     size_t part;
     bool raw; /* the operands are not packed */
 };
 
 /* Make room, and divide the depth as the library would. a, b and c are not looked at. */
-clb_status clb_resident_open(struct clb_resident *resident, struct clb_runtime *runtime,
-                             struct clb_queue_set *queue_set,
+clb_status clb_resident_open(struct clb_resident *resident, struct clb_queue_set *queue_set,
                              const struct clb_gemm_variant *variant, size_t m, size_t n,
                              size_t k) CLB_MUST_CHECK;
 void clb_resident_close(struct clb_resident *resident);

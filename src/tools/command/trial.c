@@ -2,6 +2,7 @@
  * benchmark of decisions. */
 #include "trial.h"
 #include "host/process.h"
+#include "engine/kernel/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,23 +52,17 @@ static const char *random_block(size_t real)
     make_room(block, BLOCK);
     for (size_t i = 0; i < BLOCK / real; i++) {
         state = state * 1664525 + 1013904223;
-        const double value = ((double)state - 0x1p31) * 0x1p-46;
-        if (real == sizeof(double))
-            ((double *)(void *)block->data)[i] = value;
-        else
-            ((float *)(void *)block->data)[i] = (float)value;
+        clb_check_put(real == sizeof(double) ? CLB_D : CLB_S, block->data, i,
+                      ((double)state - 0x1p31) * 0x1p-46);
     }
     return block->data;
 }
 
+/* The real parts of elements that are so many apart. */
 static void put(double value, char *data, size_t count, size_t step, clb_precision precision)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (clb_precision_real_size(precision) == sizeof(double))
-            memcpy(data + i * step, &value, sizeof value);
-        else
-            memcpy(data + i * step, &(float){(float)value}, sizeof(float));
-    }
+    for (size_t i = 0; i < count; i++)
+        clb_check_put(precision, data, i * step * clb_precision_parts(precision), value);
 }
 
 static bool needs_diagonal(const struct clb_call *call)
@@ -94,14 +89,14 @@ static void fill(const struct clb_call *call, int i, const struct clb_shape *sha
     arena->real = real;
     arena->filled = shape->written ? 0 : at;
     if (i == 0 && needs_diagonal(call)) {
-        put(1, arena->data, clb_min(rows, shape->cols), (rows + 1) * size, call->precision);
+        put(1, arena->data, clb_min(rows, shape->cols), rows + 1, call->precision);
         arena->filled = 0;
     }
 }
 
 /* ---- a call ---- */
 
-static void make_operands(struct clb_call *call, bool ilp64)
+void clb_trial_fill(struct clb_call *call, bool ilp64)
 {
     const clb_precision precision = call->precision;
     const size_t size = clb_precision_size(precision),
@@ -129,7 +124,7 @@ static void make_operands(struct clb_call *call, bool ilp64)
     /* So that I - tau v v' is unitary, since v is hardly longer than its first element, which is
      * one. Results of others are not verified, and so would be at each call. */
     memset(taus.data, 0, most * size);
-    put(2, taus.data, most, size, precision);
+    put(2, taus.data, most, 1, precision);
 }
 
 /* What the call before has overwritten. Products leave nothing behind that the next one reads. */
@@ -171,7 +166,7 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
                                     size_t uncounted, size_t calls, double limit)
 {
     static double seconds[CLB_TRIAL_CALLS], cpu[CLB_TRIAL_CALLS];
-    make_operands(call, target->ilp64);
+    clb_trial_fill(call, target->ilp64);
     calls = clb_min(clb_max(calls, 1), CLB_TRIAL_CALLS);
     const double end = clb_now() + limit;
     size_t done = 0;
