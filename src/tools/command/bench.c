@@ -1,5 +1,6 @@
 /* clblas-shim bench: whole calls with the shim and without, and what bounds them. */
 #include "measure.h"
+#include "trial.h"
 
 #include <errno.h>
 #include <math.h>
@@ -41,21 +42,19 @@ static json_t *measure_bounds(void *argument)
     const struct bench *bench = argument;
     json_t *result = json_pack("{s:{}}", "compute"), *compute = json_object_get(result, "compute");
     for (size_t i = 0; i < bench->routine_count; i++) {
-        clb_precision precision = clb_routines[bench->routines[i]].precision;
-        char letter[] = {"sdcz"[precision], '\0'};
+        const clb_precision precision = clb_routines[bench->routines[i]].precision;
+        const char letter[] = {"sdcz"[precision], '\0'};
         struct clb_measure measure;
-        struct clb_link link;
         if (json_object_get(compute, letter) != NULL)
             continue;
-        if (!clb_measure_start(&measure, precision) || !clb_measure_link(&measure, &link))
-            return json_object();
-        const struct clb_device *device = &measure.runtime->device;
-        const double rate = clb_measure_product_rate(&measure);
+        json_auto_t *link =
+            clb_measure_start(&measure, precision) ? clb_measure_link(&measure) : NULL;
+        const double rate = link != NULL ? clb_measure_product_rate(&measure) : 0;
         if (rate <= 0)
             return json_object();
+        const struct clb_device *device = &measure.runtime->device;
         json_object_set_new(compute, letter, json_real(rate));
-        json_object_set_new(result, "up", json_real(isfinite(link.up) ? link.up : 0));
-        json_object_set_new(result, "down", json_real(isfinite(link.down) ? link.down : 0));
+        json_object_update(result, link);
         json_object_set_new(result, "device", json_string(device->name));
         json_object_set_new(result, "driver", json_string(device->driver));
         clb_measure_end(&measure);
@@ -66,13 +65,24 @@ static json_t *measure_bounds(void *argument)
 /* Milliseconds that the link and the device's kernels need at least. */
 static json_t *find_bound(const json_t *bounds, clb_routine routine, size_t n)
 {
-    const struct clb_call_bytes bytes = clb_call_traffic(routine, n);
-    char letter[] = {"sdcz"[clb_routines[routine].precision], '\0'};
-    double up = clb_number_of(bounds, "up"), down = clb_number_of(bounds, "down"), link = 0;
-    if (up > 0 && down > 0)
-        link = fmax(bytes.read / up, bytes.written / down);
-    double compute =
-        clb_call_flops(routine, n) / clb_number_of(json_object_get(bounds, "compute"), letter);
+    const struct clb_call call =
+        clb_trial_make(routine, (int64_t)n, (int64_t)n, (int64_t)n, (int64_t)n);
+    const char letter[] = {"sdcz"[call.precision], '\0'};
+    const double up = clb_number_of(bounds, "up"), down = clb_number_of(bounds, "down"),
+                 rate = clb_number_of(json_object_get(bounds, "compute"), letter);
+    double read = 0, written = 0;
+    for (char name = 'A'; name <= 'C'; name++) {
+        struct clb_shape shape;
+        if (!clb_call_shape(&call, name, &shape))
+            continue;
+        const double bytes =
+            (double)(n * n * clb_precision_size(call.precision)) / (shape.triangle ? 2 : 1);
+        /* With beta = 0 the result is not read. */
+        read += shape.written && clb_signature_has(&call, '+') ? 0 : bytes;
+        written += shape.written ? bytes : 0;
+    }
+    const double link = up > 0 && down > 0 ? fmax(read / up, written / down) : 0,
+                 compute = clb_call_flops(routine, n) / rate;
     return json_pack("{s:f,s:f,s:f}", "ms", 1e3 * fmax(link, compute), "link_ms", 1e3 * link,
                      "compute_ms", 1e3 * compute);
 }

@@ -27,24 +27,6 @@ double clb_call_flops(clb_routine routine, size_t n)
            clb_work_of(info->row, order, order, order);
 }
 
-struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n)
-{
-    const struct clb_routine_info *info = &clb_routines[routine];
-    const struct clb_call call = {.routine = routine, .m = n, .n = n, .k = n, .nrhs = n};
-    struct clb_call_bytes bytes = {0};
-    for (const char *name = "ABC"; *name != '\0'; name++) {
-        struct clb_shape shape;
-        if (!clb_call_shape(&call, *name, &shape))
-            continue;
-        double size = (double)n * (double)n * (double)clb_precision_size(info->precision) /
-                      (shape.triangle ? 2 : 1);
-        /* With beta = 0 the result is not read. */
-        bytes.read += shape.written && strchr(info->signature, '+') != NULL ? 0 : size;
-        bytes.written += shape.written ? size : 0;
-    }
-    return bytes;
-}
-
 /* ---- in the child ---- */
 
 json_t *clb_library_report(const char *library)

@@ -5,7 +5,6 @@
 
 #include <dirent.h>
 #include <limits.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,17 +71,12 @@ static void judge_devices(const json_t *list)
                  clb_text_of(cache, "folder"));
 }
 
-/* The rates of the link to the device's memory, of all of them; an empty object: unknown, or the
- * device uses the host's memory. The child is what a driver may harm. */
+/* The rates of the link to the device's memory. The child is what a driver may harm. */
 static json_t *answer_link(void *unused)
 {
     struct clb_measure measure;
-    struct clb_link link;
     (void)unused;
-    if (!clb_measure_start(&measure, CLB_S) || !clb_measure_link(&measure, &link) ||
-        !isfinite(link.up))
-        return json_object();
-    return json_pack("{s:f,s:f}", "up", link.up, "down", link.down);
+    return clb_measure_start(&measure, CLB_S) ? clb_measure_link(&measure) : NULL;
 }
 
 /* The next libraries of which there is a profile for the device: first lines of the keys of

@@ -131,22 +131,26 @@ static clb_status run_transfer(void *argument)
                    : clb_queue_write_now(t->queue, t->device->mem, 0, LINK_BYTES, t->host->host);
 }
 
-bool clb_measure_link(struct clb_measure *measure, struct clb_link *link)
+json_t *clb_measure_link(const struct clb_measure *measure)
 {
+    struct clb_runtime *runtime = measure->runtime;
     struct transfer transfer = {.queue = measure->queue_set->queue};
-    *link = (struct clb_link){INFINITY, INFINITY};
-    if (measure->runtime->device.unified)
-        return true;
-    clb_status status =
-        clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, LINK_BYTES, &transfer.device);
-    CLB_THEN(status, clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, LINK_BYTES, &transfer.host));
-    double up = status == CLB_OK ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
-    transfer.down = true;
-    double down = isfinite(up) ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
-    clb_buffer_put(measure->runtime, transfer.device);
-    clb_buffer_put(measure->runtime, transfer.host);
-    if (!isfinite(down))
-        return clb_fail(false, "the link can't be measured");
-    *link = (struct clb_link){(double)LINK_BYTES / up, (double)LINK_BYTES / down};
-    return true;
+    double seconds[2] = {INFINITY, INFINITY};
+    if (!runtime->device.unified) {
+        clb_status status =
+            clb_buffer_get(runtime, CLB_MEMORY_DEVICE, LINK_BYTES, &transfer.device);
+        CLB_THEN(status, clb_buffer_get(runtime, CLB_MEMORY_HOST, LINK_BYTES, &transfer.host));
+        for (int down = 0; down < 2; down++) {
+            transfer.down = down;
+            seconds[down] =
+                status == CLB_OK ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
+        }
+        clb_buffer_put(runtime, transfer.device);
+        clb_buffer_put(runtime, transfer.host);
+    }
+    if (!isnan(seconds[0] + seconds[1]))
+        return json_pack("{s:f,s:f}", "up", (double)LINK_BYTES / seconds[0], "down",
+                         (double)LINK_BYTES / seconds[1]);
+    clb_fail(0, "the link can't be measured");
+    return NULL;
 }

@@ -25,12 +25,9 @@ void clb_measure_end(struct clb_measure *measure);
  * takes very long. `run` returns when what it does has ended. NAN when it fails. */
 double clb_measure_seconds(clb_status (*run)(void *argument), void *argument, bool best);
 
-/* Bytes per second from pinned memory to the device's and back; infinite where the device uses the
- * host's memory. False after a message. */
-struct clb_link {
-    double up, down;
-};
-bool clb_measure_link(struct clb_measure *measure, struct clb_link *link);
+/* {up, down}: bytes per second from pinned memory to the device's and back; 0 where the device uses
+ * the host's memory. NULL after a message. */
+json_t *clb_measure_link(const struct clb_measure *measure);
 
 /* The library's own product of matrices of order n in the device's memory, packing included. */
 clb_status clb_measure_product(const struct clb_measure *measure,
@@ -49,12 +46,6 @@ struct clb_cost_machine clb_owner_of(const struct clb_target *next);
 
 /* Real operations that a call with matrices of order n does. */
 double clb_call_flops(clb_routine routine, size_t n);
-
-/* Bytes that a call reads and writes. */
-struct clb_call_bytes {
-    double read, written;
-};
-struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n);
 
 /* In a child: a routine of a library, or of the next BLAS where that is NULL; false where it has
  * none. And what the library reports so far, where it is the shim; NULL otherwise. */
