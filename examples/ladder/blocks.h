@@ -22,7 +22,7 @@
 #define SIDE  16
 #define PART  4
 #define DEPTH 16
-/* Rows of local memory are a little longer than what they hold: see `padded` in gemm.cl. */
+/* Rows of local memory are a little longer than what they hold: see `local_tiles` in gemm.cl. */
 #define ROW (BLOCK + 4)
 
 #define REAL_VECTOR CLB_JOIN(CLB_REAL, 4)

@@ -14,31 +14,32 @@ enum { PLAIN, TRANSPOSED, SLABS, HALVES };
 enum { EACH, ROWS, PARTS };
 static const size_t shares[][2] = {[EACH] = {1, 1}, [ROWS] = {1, 0}, [PARTS] = {4, 4}};
 
-/* The rungs in their order. `tile`: 0 where the kernel has none. */
+/* The rungs in their order. `tile`: its side and its padding; 0 where the kernel has none. */
 static const struct gemm_rung {
     const char *name, *kernel, *adds;
     int share;
     size_t local[2];
-    int operands, tile;
+    int operands;
+    size_t tile[2];
 } rungs[] = {
-    {"sum in global memory", "global_sum", "the text-book's loop", EACH, {0}, PLAIN, 0},
-    {"sum in a register", "private_sum", "no store for each product", EACH, {0}, PLAIN, 0},
-    {"B transposed", "transposed", "neighbours read neighbours", EACH, {0}, TRANSPOSED, 0},
-    {"other dimension first", "coalesced", "no transposition", EACH, {0}, PLAIN, 0},
-    {"work-groups of 8 x 8", "coalesced", "a size is chosen", EACH, {8, 8}, PLAIN, 0},
-    {"work-groups of 32 x 8", "coalesced", "another size", EACH, {32, 8}, PLAIN, 0},
-    {"constant memory", "constant_slab", "B from its cache", EACH, {0}, SLABS, 0},
-    {"half operands", "half_operands", "half the bytes", EACH, {32, 8}, HALVES, 0},
-    {"sub-groups", "sub_groups", "B from registers", EACH, {64, 1}, PLAIN, 0},
-    {"one work-item a row", "row_each", "coarse work-items", ROWS, {0}, PLAIN, 0},
-    {"row in private memory", "row_private", "A is read once", ROWS, {0}, PLAIN, 0},
-    {"column in local memory", "row_local", "so is B by a group", ROWS, {64, 1}, PLAIN, 0},
-    {"local tiles of 8 x 8", "local_tiles", "elements are used 8 times", EACH, {8, 8}, PLAIN, 8},
-    {"local tiles of 16 x 16", "local_tiles", "and 16 times", EACH, {16, 16}, PLAIN, 16},
-    {"tiles with padding", "padded", "no bank conflicts", EACH, {16, 16}, PLAIN, 16},
-    {"register tiles", "register_tiles", "16 sums a work-item", PARTS, {16, 16}, PLAIN, 0},
-    {"vectors", "vectors", "four rows at once", PARTS, {16, 16}, PLAIN, 0},
-    {"prefetch to local memory", "prefetched", "reads beside products", PARTS, {16, 16}, PLAIN, 0},
+    {"sum in global memory", "global_sum", "the text-book's loop", EACH, {0}, PLAIN, {0}},
+    {"sum in a register", "private_sum", "no store for each product", EACH, {0}, PLAIN, {0}},
+    {"B transposed", "transposed", "neighbours read neighbours", EACH, {0}, TRANSPOSED, {0}},
+    {"other dimension first", "coalesced", "no transposition", EACH, {0}, PLAIN, {0}},
+    {"work-groups of 8 x 8", "coalesced", "a size is chosen", EACH, {8, 8}, PLAIN, {0}},
+    {"work-groups of 32 x 8", "coalesced", "another size", EACH, {32, 8}, PLAIN, {0}},
+    {"constant memory", "constant_slab", "B from its cache", EACH, {0}, SLABS, {0}},
+    {"half operands", "half_operands", "half the bytes", EACH, {32, 8}, HALVES, {0}},
+    {"sub-groups", "sub_groups", "B from registers", EACH, {64, 1}, PLAIN, {0}},
+    {"one work-item a row", "row_each", "coarse work-items", ROWS, {0}, PLAIN, {0}},
+    {"row in private memory", "row_private", "A is read once", ROWS, {0}, PLAIN, {0}},
+    {"column in local memory", "row_local", "so is B by a group", ROWS, {64, 1}, PLAIN, {0}},
+    {"local tiles of 8 x 8", "local_tiles", "elements are used 8 times", EACH, {8, 8}, PLAIN, {8}},
+    {"local tiles of 16 x 16", "local_tiles", "and 16 times", EACH, {16, 16}, PLAIN, {16}},
+    {"tiles with padding", "local_tiles", "no bank conflicts", EACH, {16, 16}, PLAIN, {16, 1}},
+    {"register tiles", "register_tiles", "16 sums a work-item", PARTS, {16, 16}, PLAIN, {0}},
+    {"vectors", "vectors", "four rows at once", PARTS, {16, 16}, PLAIN, {0}},
+    {"prefetch to local memory", "prefetched", "reads beside products", PARTS, {16, 16}, 0, {0}},
 };
 
 /* The matrices on the device: operands, the result, and operands in another form. */
@@ -149,8 +150,9 @@ static clb_status climb_rung(struct climb *climb, const struct gemm_rung *rung)
     if (rung->operands == HALVES)
         result.limit = HALF_ERROR * (ladder->measure.precision == CLB_S ? 1 : 0x1p29);
     climb->rung = rung;
-    int length = snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DTILE=%d",
-                          ladder->measure.precision == CLB_D, rung->tile > 0 ? rung->tile : 16);
+    int length = snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DTILE=%zu -DPADDING=%zu",
+                          ladder->measure.precision == CLB_D,
+                          rung->tile[0] > 0 ? rung->tile[0] : 16, rung->tile[1]);
     if (rung->share == ROWS)
         snprintf(options + length, sizeof options - (size_t)length, " -DORDER=%zu", ladder->n);
     CLB_TRY(clear_result(climb));

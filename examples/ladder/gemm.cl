@@ -99,33 +99,14 @@ kernel void half_operands(uint n, global const half *a, global const half *b,
 
 /* Local tiles: a work-group copies a tile of A and one of B to local memory, and each element that
  * it has read is used TILE times. Neighbouring work-items read a_tile with stride TILE, though: on
- * many devices these addresses are in the same bank of local memory and are served one by one. */
+ * many devices these addresses are in the same bank of local memory and are served one by one.
+ * PADDING makes rows of the tiles one element longer, so that a column's elements are in different
+ * banks. */
 kernel __attribute__((reqd_work_group_size(TILE, TILE, 1))) void
 local_tiles(OPERANDS CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
-    local real a_tile[TILE][TILE], b_tile[TILE][TILE];
-    uint x = get_local_id(0), y = get_local_id(1), i = get_global_id(0), j = get_global_id(1);
-    real sum = 0;
-    for (uint p0 = 0; p0 < n; p0 += TILE) {
-        a_tile[x][y] = a[i + (p0 + y) * n];
-        b_tile[x][y] = b[p0 + x + j * n];
-        barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll
-        for (uint p = 0; p < TILE; p++)
-            sum += a_tile[x][p] * b_tile[p][y];
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    c[i + j * n] = sum;
-}
-
-/* Padding adds: rows of the tiles are one element longer, so that a column's elements are in
- * different banks. */
-kernel __attribute__((reqd_work_group_size(TILE, TILE, 1))) void
-padded(OPERANDS CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    local real a_tile[TILE][TILE + 1], b_tile[TILE][TILE + 1];
+    local real a_tile[TILE][TILE + PADDING], b_tile[TILE][TILE + PADDING];
     uint x = get_local_id(0), y = get_local_id(1), i = get_global_id(0), j = get_global_id(1);
     real sum = 0;
     for (uint p0 = 0; p0 < n; p0 += TILE) {
