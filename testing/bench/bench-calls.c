@@ -31,6 +31,7 @@
  * measured; BENCH_SHIM and BENCH_OPENBLAS name the libraries. */
 #include "beside.h"
 #include "tools/command/trial.h"
+#include "report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -102,8 +103,7 @@ static bool all_on_device(const struct problem *p)
     char name[32];
     snprintf(name, sizeof name, "%s_", clb_routines[p->call.routine].name);
     ((report_function *)bench_symbol(shim, "clblas_shim_report"))(report, sizeof report);
-    return bench_report_number(report, name, "device") ==
-           bench_report_number(report, name, "calls");
+    return report_number(report, name, "device") == report_number(report, name, "calls");
 }
 
 /* ---- one row ---- */

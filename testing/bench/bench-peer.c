@@ -20,6 +20,7 @@
  *   where      prints the paths of the shim and OpenBLAS and ends */
 #include "tools/command/peers.h"
 #include "resident.h"
+#include "report.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -123,7 +124,7 @@ static void check_report(int precision)
     char name[] = "?gemm_";
     name[0] = BENCH_PRECISIONS[precision];
     ((report_function *)bench_symbol(host.shim, "clblas_shim_report"))(report, sizeof report);
-    if (bench_report_number(report, name, "device") != (double)host.calls[precision])
+    if (report_number(report, name, "device") != (double)host.calls[precision])
         bench_fail("not all of %zu calls ran on the device: %s", host.calls[precision], report);
 }
 

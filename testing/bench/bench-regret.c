@@ -13,6 +13,7 @@
  * The names are those of LD_PRELOAD, or of the library in BENCH_NEXT. */
 #include "bench.h"
 #include "tools/command/trial.h"
+#include "report.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -44,8 +45,8 @@ static struct counts counts_of(const struct clb_call *call)
     memcpy(&report, &symbol, sizeof report);
     report(text, sizeof text);
     snprintf(name, sizeof name, "%s_", clb_routines[call->routine].name);
-    return (struct counts){bench_report_number(text, name, "device"),
-                           bench_report_number(text, name, "starting")};
+    return (struct counts){report_number(text, name, "device"),
+                           report_number(text, name, "starting")};
 }
 
 static void do_task(struct task *task, FILE *answers)

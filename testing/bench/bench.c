@@ -252,21 +252,3 @@ const char *bench_cpu(void)
         fclose(file);
     return name != NULL ? name : "unknown";
 }
-
-double bench_report_number(const char *report, const char *name, const char *key)
-{
-    char pattern[128];
-    snprintf(pattern, sizeof pattern, "\"%s\":{\"", name);
-    const char *at = strstr(report, pattern);
-    snprintf(pattern, sizeof pattern, "\"%s\":", key);
-    /* What the routine lacks others may have. */
-    const char *end = at == NULL ? NULL : strchr(at, '{');
-    for (size_t depth = 0; end != NULL && *end != '\0'; end++) {
-        depth += *end == '{';
-        depth -= *end == '}';
-        if (depth == 0)
-            break;
-    }
-    at = at == NULL ? NULL : strstr(at, pattern);
-    return at == NULL || at > end ? -1 : strtod(at + strlen(pattern), NULL);
-}

@@ -61,7 +61,4 @@ bool bench_has_avx512(void);
 /* A line of /proc/cpuinfo, "unknown" when there is none. */
 const char *bench_cpu(void);
 
-/* The number after `"key":` behind `"name":{` in a report; -1 when there is none. */
-double bench_report_number(const char *report, const char *name, const char *key);
-
 #endif

@@ -9,6 +9,7 @@
  * (best call), calls on the device, all calls, and `right` or `wrong`. Slow drivers get smaller
  * products. */
 #include "testing/bench/bench.h"
+#include "report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ static void measure(void *shim, char letter, char *text, size_t size)
     report *get = (report *)bench_symbol(shim, "clblas_shim_report");
     get(text, size);
     printf("%c %.1f %d %.2f %.0f %.0f %s\n", letter, first, n, 2e-9 * n * n * n / best,
-           bench_report_number(text, name, "device"), bench_report_number(text, name, "calls"),
+           report_number(text, name, "device"), report_number(text, name, "calls"),
            survey.right ? "right" : "wrong");
     fflush(stdout);
     bench_release(survey.a, bytes);
