@@ -601,19 +601,16 @@ static clb_status launch_twice(struct clb_runtime *runtime, bool skip, bool wait
                                "        chain[counter] = report[counter] = launch;\n"
                                "}\n";
     static const struct clb_source source = {"nothing.cl", text, sizeof text - 1};
-    const size_t one = 1;
+    const struct clb_geometry one = {{1}, {1}, 1};
     struct clb_queue_set *set;
     struct clb_program *program;
-    cl_kernel kernel;
     if (clb_queue_set_acquire(runtime, &set) != CLB_OK ||
-        clb_program_get(runtime, &source, "", &program) != CLB_OK ||
-        clb_queue_set_kernel(set, program, "nothing", &kernel) != CLB_OK)
+        clb_program_get(runtime, &source, "", &program) != CLB_OK)
         exit(2);
     fake_cl_skip(skip ? 2 : 0, FAKE_NOBODY_REPORTS);
     clb_status status = CLB_OK;
     for (int i = 0; i < 2 && status == CLB_OK; i++)
-        status =
-            clb_queue_launch(set->queue, kernel, "nothing", NULL, 0, 1, &one, &one, NULL, NULL);
+        status = clb_kernel_launch(set, program, "nothing", &one, (struct clb_order){0}, NULL, 0);
     if (status != CLB_OK)
         return status;
     return waits ? await_barrier(set->queue) : clb_queue_set_finish(set);

@@ -109,24 +109,22 @@ static void limits_launches(void *unused)
         "        chain[counter] = report[counter] = launch;\n"
         "}\n";
     const struct clb_source source = {"count.cl", text, sizeof text - 1};
-    const size_t one = 1;
+    const struct clb_geometry one = {{1}, {1}, 1};
     struct clb_runtime *runtime = fake_cl_start("cpu", "", false);
     struct clb_queue_set *set = NULL;
     struct clb_program *program;
     struct clb_buffer *buffer;
-    cl_kernel kernel;
     cl_uint zero = 0, launches = 0;
     (void)unused;
     if (runtime == NULL || clb_queue_set_acquire(runtime, &set) != CLB_OK ||
         clb_program_get(runtime, &source, "", &program) != CLB_OK ||
-        clb_queue_set_kernel(set, program, "count", &kernel) != CLB_OK ||
         clb_buffer_get(runtime, CLB_MEMORY_DEVICE, sizeof zero, &buffer) != CLB_OK ||
         clb_queue_write_now(set->queue, buffer->mem, 0, sizeof zero, &zero) != CLB_OK)
         exit(2);
     const struct clb_argument x = CLB_ARG(buffer->mem);
     clb_status status = CLB_OK;
     for (int i = 0; i < 1200 && status == CLB_OK; i++)
-        status = clb_queue_launch(set->queue, kernel, "count", &x, 1, 1, &one, &one, NULL, NULL);
+        status = clb_kernel_launch(set, program, "count", &one, (struct clb_order){0}, &x, 1);
     expect(status == CLB_OK && clb_queue_set_finish(set) == CLB_OK, "a launch has failed");
     status = clb_queue_read_now(set->queue, buffer->mem, 0, sizeof launches, &launches);
     expect(status == CLB_OK && launches == 1200, "%u of 1200 launches", (unsigned)launches);

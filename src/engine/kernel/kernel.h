@@ -12,11 +12,6 @@
 
 typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
 
-struct clb_geometry {
-    size_t global[2], local[2]; /* local[0] is 0: the driver chooses */
-    cl_uint dimensions;
-};
-
 /* A kernel family: its source, and what the file's header comment states. */
 struct clb_gemm_family {
     const struct clb_source *source;
@@ -204,27 +199,6 @@ enum {
     CLB_TRIANGLE_HIGH = 2, /* for p < i + diagonal */
     CLB_TRIANGLE_UNIT = 4  /* ones on the diagonal */
 };
-
-/* The queue of a launch, the command that it waits for, and where to store its own event. */
-struct clb_order {
-    struct clb_queue *queue; /* one of the queue set's; NULL: its queue for kernels */
-    clb_event after;         /* NULL: only for those before it in its queue */
-    clb_event *event;        /* NULL: it is not wanted */
-};
-
-/* Launch a kernel of a program on the order's queue or, without one, the set's. The last two
- * arguments are CLB_ARGUMENTS(CLB_ARG(...), ...); those of size 0 are left out. A size_t is passed
- * as the kernels' ulong. */
-clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program *program,
-                             const char *name, const struct clb_geometry *geometry,
-                             struct clb_order order, const struct clb_argument *arguments,
-                             size_t count) CLB_MUST_CHECK;
-#define CLB_ARGUMENTS(...)                      \
-    (const struct clb_argument[]){__VA_ARGS__}, \
-        sizeof((const struct clb_argument[]){__VA_ARGS__}) / sizeof(struct clb_argument)
-/* One that only some kernels have is left out where the condition does not hold. */
-#define CLB_ARG_IF(condition, x) ((condition) ? CLB_ARG(x) : (struct clb_argument){0})
-_Static_assert(sizeof(size_t) == sizeof(cl_ulong), "size_t is the kernels' ulong");
 
 /* Bytes of w x k packed elements; w is rounded up to the panel width, k to the depth step. */
 size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w,

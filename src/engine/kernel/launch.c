@@ -2,9 +2,6 @@
  * kernels/gemm_*.cl state. */
 #include "kernel.h"
 
-/* Arguments of a kernel: no kernel has more. */
-enum { MOST_ARGUMENTS = 24 };
-
 /* ---- matrices in the device's memory ---- */
 
 struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
@@ -128,25 +125,6 @@ struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *va
     const size_t group = clb_gemm_group(variant->family, value);
     return (struct clb_geometry){
         .dimensions = 1, .global = {group * clb_gemm_tiles(variant, m, n), 1}, .local = {group, 1}};
-}
-
-clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program *program,
-                             const char *name, const struct clb_geometry *geometry,
-                             struct clb_order order, const struct clb_argument *arguments,
-                             size_t count)
-{
-    struct clb_argument given[MOST_ARGUMENTS];
-    size_t used = 0;
-    cl_kernel kernel;
-    CLB_TRY(clb_queue_set_kernel(queue_set, program, name, &kernel));
-    for (size_t i = 0; i < count; i++) {
-        if (arguments[i].size != 0)
-            given[used++] = arguments[i];
-    }
-    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
-                            given, used, geometry->dimensions, geometry->global,
-                            geometry->local[0] != 0 ? geometry->local : NULL, order.after,
-                            order.event);
 }
 
 clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,

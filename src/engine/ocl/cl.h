@@ -87,8 +87,7 @@ struct clb_command {
     const char *name; /* of the kernel, or of what the trace has: a constant */
     const struct clb_argument *arguments;
     size_t count;
-    cl_uint dimensions;
-    const size_t *global, *local;
+    const struct clb_geometry *geometry;
 
     cl_mem mem;
     const struct clb_box *box;
@@ -209,7 +208,10 @@ void clb_enqueuer_await_idle(double seconds);
 
 /* ---- queue_open.c ---- */
 
-/* For clb_queue_set_kernel, the first time. */
+/* The queue set's own kernel object, because setting arguments is not thread-safe on a shared one:
+ * found (queue_set.c), or made the first time. */
+clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 clb_status clb_queue_set_make_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
                                      const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 /* Called before a queue's first launch, which is not made where there is no memory for numbers. */

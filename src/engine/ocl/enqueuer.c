@@ -114,7 +114,7 @@ struct posted {
     struct clb_command command;
     clb_event event; /* NULL where nobody wants it */
     struct clb_box box;
-    size_t global[3], local[3];
+    struct clb_geometry geometry;
     struct clb_argument argument[MOST_ARGUMENTS];
     _Alignas(max_align_t) char value[MOST_ARGUMENTS][MOST_BYTES];
     char memory[];
@@ -142,11 +142,9 @@ static bool copy_launch(struct posted *posted, const struct clb_command *command
             return false;
         argument->value = memcpy(posted->value[i], argument->value, argument->size);
     }
-    memcpy(posted->global, command->global, command->dimensions * sizeof(size_t));
-    memcpy(posted->local, command->local, command->dimensions * sizeof(size_t));
+    posted->geometry = *command->geometry;
     posted->command.arguments = posted->argument;
-    posted->command.global = posted->global;
-    posted->command.local = posted->local;
+    posted->command.geometry = &posted->geometry;
     return true;
 }
 

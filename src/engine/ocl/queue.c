@@ -208,19 +208,23 @@ static clb_status launch(const struct clb_command *command, cl_uint waits, const
                          cl_event *event)
 {
     struct clb_queue *queue = command->queue;
+    const struct clb_geometry *geometry = command->geometry;
     const cl_uint next = queue->launches + 1;
     const struct clb_argument counting[] = {CLB_ARG(queue->chain->mem), CLB_ARG(queue->report->mem),
                                             CLB_ARG(queue->place), CLB_ARG(next)};
     cl_int error = CL_SUCCESS;
+    cl_uint at = 0;
     for (size_t i = 0; i < command->count + CLB_COUNT_OF(counting) && error == CL_SUCCESS; i++) {
         const struct clb_argument *argument =
             i < command->count ? &command->arguments[i] : &counting[i - command->count];
-        error = clb_cl.SetKernelArg(command->kernel, (cl_uint)i, argument->size, argument->value);
+        if (argument->size > 0)
+            error = clb_cl.SetKernelArg(command->kernel, at++, argument->size, argument->value);
     }
     if (error != CL_SUCCESS)
         return clb_cl_failed(error, command->name);
-    error = clb_cl.EnqueueNDRangeKernel(queue->handle, command->kernel, command->dimensions, NULL,
-                                        command->global, command->local, waits, list, event);
+    error = clb_cl.EnqueueNDRangeKernel(
+        queue->handle, command->kernel, geometry->dimensions, NULL, geometry->global,
+        geometry->local[0] > 0 ? geometry->local : NULL, waits, list, event);
     if (error == CL_SUCCESS) {
         queue->launches = next;
         return CLB_OK;
@@ -487,24 +491,24 @@ clb_status clb_queue_confirm(struct clb_queue *queue)
 
 /* ---- launches ---- */
 
-clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
-                            const struct clb_argument *arguments, size_t count, cl_uint dimensions,
-                            const size_t *global, const size_t *local, clb_event after,
-                            clb_event *event)
+clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program *program,
+                             const char *name, const struct clb_geometry *geometry,
+                             struct clb_order order, const struct clb_argument *arguments,
+                             size_t count)
 {
-    const struct clb_command command = {.verb = CLB_LAUNCH,
-                                        .queue = queue,
-                                        .kernel = kernel,
-                                        .name = name,
-                                        .arguments = arguments,
-                                        .count = count,
-                                        .dimensions = dimensions,
-                                        .global = global,
-                                        .local = local,
-                                        .after = after};
-    clb_status status = queue->report == NULL ? clb_queue_count_launches(queue) : CLB_OK;
-    if (status != CLB_OK)
-        return status;
+    struct clb_queue *queue = order.queue != NULL ? order.queue : queue_set->queue;
+    struct clb_command command = {.verb = CLB_LAUNCH,
+                                  .queue = queue,
+                                  .name = name,
+                                  .arguments = arguments,
+                                  .count = count,
+                                  .geometry = geometry,
+                                  .after = order.after};
+    clb_event *event = order.event;
+    clb_status status = CLB_OK;
+    CLB_TRY(clb_queue_set_kernel(queue_set, program, name, &command.kernel));
+    if (queue->report == NULL)
+        CLB_TRY(clb_queue_count_launches(queue));
     const bool marks = ++queue->unmarked >= LAUNCHES_AHEAD; /* later launches wait for this one */
     if (marks) {
         if (queue->mark != NULL)

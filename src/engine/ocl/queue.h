@@ -26,13 +26,6 @@ void clb_event_drop(clb_event *event);
 clb_status clb_queue_open(struct clb_runtime *runtime, bool for_transfers,
                           struct clb_queue **queue) CLB_MUST_CHECK;
 
-/* One kernel argument. */
-struct clb_argument {
-    size_t size;
-    const void *value;
-};
-#define CLB_ARG(x) ((struct clb_argument){sizeof(x), &(x)})
-
 /* A rectangle of a buffer and one of host memory: x in bytes, y in rows, pitches in bytes. Or bytes
  * that follow each other, CLB_LINE(offset, bytes), whose size[2] is 0. */
 struct clb_box {
@@ -40,13 +33,6 @@ struct clb_box {
 };
 #define CLB_LINE(offset, bytes) (&(const struct clb_box){.origin = {offset}, .size = {bytes}})
 
-/* Set all arguments of the kernel and enqueue it; the kernel has the parameters of
- * CLB_LAUNCH_PARAMETERS (kernels/common.h) after those. `local` and `global` have `dimensions`
- * entries. The kernel object must be the calling thread's alone: clb_queue_set_kernel. */
-clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
-                            const struct clb_argument *arguments, size_t count, cl_uint dimensions,
-                            const size_t *global, const size_t *local, clb_event after,
-                            clb_event *event) CLB_MUST_CHECK;
 /* The launches that a queue has been given, where one thread launches. False when the device has
  * not run all of the first so many, whose end has been waited for. */
 cl_uint clb_queue_launches(const struct clb_queue *queue);
@@ -145,10 +131,39 @@ clb_status clb_queue_set_check(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 /* Wait for an event of the queue set, release it, and check the queue set. *event becomes NULL. */
 clb_status clb_queue_set_await(struct clb_queue_set *queue_set, clb_event *event) CLB_MUST_CHECK;
 
-/* The queue set's own kernel object of a constant name (setting arguments is not thread-safe on a
- * shared one). CLB_ERR_LAUNCH when its work-groups are too large for the device, or need more local
- * memory. */
-clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
-                                const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
+/* ---- launches ---- */
+
+/* A kernel's argument. A size_t is passed as the kernels' ulong. One that only some kernels have is
+ * left out where the condition does not hold: its size is 0. */
+struct clb_argument {
+    size_t size;
+    const void *value;
+};
+#define CLB_ARG(x)               ((struct clb_argument){sizeof(x), &(x)})
+#define CLB_ARG_IF(condition, x) ((condition) ? CLB_ARG(x) : (struct clb_argument){0})
+#define CLB_ARGUMENTS(...)                      \
+    (const struct clb_argument[]){__VA_ARGS__}, \
+        sizeof((const struct clb_argument[]){__VA_ARGS__}) / sizeof(struct clb_argument)
+_Static_assert(sizeof(size_t) == sizeof(cl_ulong), "size_t is the kernels' ulong");
+
+struct clb_geometry {
+    size_t global[2], local[2]; /* local[0] is 0 where the driver chooses */
+    cl_uint dimensions;
+};
+
+/* The queue of a launch, the command that it waits for, and where to store its own event. */
+struct clb_order {
+    struct clb_queue *queue; /* one of the queue set's; NULL: its queue for kernels */
+    clb_event after;         /* NULL: only for those before it in its queue */
+    clb_event *event;        /* NULL: it is not wanted */
+};
+
+/* Launch the kernel of a constant name. The last two arguments are CLB_ARGUMENTS(CLB_ARG(...),
+ * ...); the kernel has the parameters of CLB_LAUNCH_PARAMETERS (kernels/common.h) after them.
+ * CLB_ERR_LAUNCH when its work-groups are too large for the device, or need more local memory. */
+clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program *program,
+                             const char *name, const struct clb_geometry *geometry,
+                             struct clb_order order, const struct clb_argument *arguments,
+                             size_t count) CLB_MUST_CHECK;
 
 #endif
