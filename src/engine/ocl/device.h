@@ -282,10 +282,10 @@ void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool
 void *clb_host_map(size_t size);
 void clb_host_unmap(void *memory, size_t size);
 
-/* True when a driver can map the few MiB that it needs for a call: drivers end the process when
- * they can't (PoCL 3.1, in clEnqueueNDRangeKernel). Costs two system calls where there is no limit.
- */
-bool clb_host_has_room(void);
+/* True when the process may map so much memory: drivers end it when they can't map what they need
+ * (PoCL 3.1, in clEnqueueNDRangeKernel). Costs two system calls where there is no limit. */
+bool clb_host_has_room(size_t bytes);
+enum { CLB_ROOM_FOR_CALL = 16 << 20 };
 
 /* Bytes of memory that the system has available (limits.c). */
 uint64_t clb_proc_available(void);

@@ -3,17 +3,14 @@
 #include "start.h"
 #include "host/process.h"
 
-#include <limits.h>
+#include <fcntl.h>
 #include <link.h>
-#include <poll.h>
 #include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
-#include <unistd.h>
 
 /* Drivers and the compilers in them end the process when they can't map memory, open a file, make a
  * thread or write a file completely (seen with PoCL 3.1 and LLVM 15: std::bad_alloc, an assertion
@@ -21,23 +18,14 @@
  * checked before a driver starts and before each build. */
 
 /* Address space and data that a start and a build need, and the largest file that they write. */
-#define ROOM_TO_START ((uint64_t)1 << 30)
-#define ROOM_TO_BUILD ((uint64_t)512 << 20)
-#define LARGEST_FILE  ((uint64_t)64 << 20)
+#define ROOM_TO_START ((size_t)1 << 30)
+#define ROOM_TO_BUILD ((size_t)512 << 20)
+#define LARGEST_FILE  ((rlim_t)64 << 20)
 
-#define DESCRIPTORS    12
-#define MOST_LOOKED_AT 1024 /* descriptors; a limit above twice this is not checked */
+#define DESCRIPTORS 12
 
 /* Threads that a driver makes for a CPU device: one for each CPU, and FURTHER_THREADS. */
 #define FURTHER_THREADS 4
-
-static uint64_t limit_of(int resource)
-{
-    struct rlimit limit;
-    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return UINT64_MAX;
-    return (uint64_t)limit.rlim_cur;
-}
 
 void clb_proc_read(const char *path, const char *format, ...)
 {
@@ -58,35 +46,16 @@ uint64_t clb_proc_available(void)
     return kib == 0 ? UINT64_MAX : (uint64_t)kib << 10;
 }
 
-/* Of what is mapped in all, and as private data; without /proc there is no room. */
-static bool has_memory(uint64_t wanted)
-{
-    const uint64_t most = limit_of(RLIMIT_AS), most_data = limit_of(RLIMIT_DATA);
-    const uint64_t page = (uint64_t)getpagesize();
-    unsigned long all = ULONG_MAX, data = ULONG_MAX;
-    if (most == UINT64_MAX && most_data == UINT64_MAX)
-        return true;
-    clb_proc_read("/proc/self/statm", "%lu %*u %*u %*u %*u %lu", &all, &data);
-    return data != ULONG_MAX && (all * page + wanted <= most) &&
-           (data * page + wanted <= most_data);
-}
-
-/* poll(2) tells which descriptors are open, and needs no descriptor itself. */
+/* Asking for a descriptor's flags needs no descriptor itself. */
 static bool has_descriptors(void)
 {
-    struct pollfd looked_at[MOST_LOOKED_AT];
-    uint64_t most = limit_of(RLIMIT_NOFILE);
-    nfds_t count = most < MOST_LOOKED_AT ? (nfds_t)most : MOST_LOOKED_AT;
-    size_t free = 0;
-    for (nfds_t i = 0; i < count; i++)
-        looked_at[i] = (struct pollfd){.fd = (int)i};
-    if (most > 2 * MOST_LOOKED_AT)
+    struct rlimit most;
+    int free = 0;
+    if (getrlimit(RLIMIT_NOFILE, &most) != 0)
         return true;
-    if (poll(looked_at, count, 0) < 0)
-        return false;
-    for (nfds_t i = 0; i < count; i++)
-        free += (looked_at[i].revents & POLLNVAL) != 0;
-    return free + (size_t)(most - count) >= DESCRIPTORS;
+    for (int fd = 0; (rlim_t)fd < most.rlim_cur && free < DESCRIPTORS; fd++)
+        free += fcntl(fd, F_GETFD) < 0;
+    return free >= DESCRIPTORS;
 }
 
 static sem_t may_end, has_ended;
@@ -116,11 +85,12 @@ static bool has_threads(void)
     return made == wanted;
 }
 
-static const char *find_obstacle(uint64_t memory)
+static const char *find_obstacle(size_t memory)
 {
-    if (limit_of(RLIMIT_FSIZE) < LARGEST_FILE)
+    struct rlimit file;
+    if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur < LARGEST_FILE)
         return "its files may not be large enough (ulimit -f)";
-    if (!has_memory(memory))
+    if (!clb_host_has_room(memory))
         return "it may not map enough memory (ulimit -v, -d)";
     if (!has_descriptors())
         return "it may not open enough files (ulimit -n)";

@@ -35,17 +35,15 @@ size_t clb_buffer_rounded(size_t size)
     return clb_round_up(clb_max(size, 1), unit);
 }
 
-#define ROOM_FOR_CALL ((size_t)16 << 20)
-
-bool clb_host_has_room(void)
+bool clb_host_has_room(size_t bytes)
 {
     struct rlimit all, data;
     if (getrlimit(RLIMIT_AS, &all) == 0 && all.rlim_cur == RLIM_INFINITY &&
         getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur == RLIM_INFINITY)
         return true;
-    void *room = mmap(NULL, ROOM_FOR_CALL, PROT_READ | PROT_WRITE,
+    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return room != MAP_FAILED && munmap(room, ROOM_FOR_CALL) == 0;
+    return room != MAP_FAILED && munmap(room, bytes) == 0;
 }
 
 /* ---- the pool; all of these run with the lock held ---- */

@@ -174,7 +174,7 @@ GATE(is_small, clb_run_is_small(run))
 GATE(overlaps, !clb_run_is_lapacke(run) && clb_call_overlaps(run->call))
 GATE(is_slow, clb_run_is_auto(run) && run->variant->too_slow)
 GATE(is_dry_run, clb_config_get()->mode == CLB_MODE_DRY_RUN)
-GATE(has_no_room, !clb_host_has_room())
+GATE(has_no_room, !clb_host_has_room(CLB_ROOM_FOR_CALL))
 
 static bool has_no_device(struct clb_run *run)
 {
