@@ -109,33 +109,16 @@ static bool is_whole_bitcode(int fd, off_t size)
     return at == size;
 }
 
-/* What is known of a program's files. Whoever has just checked kernels stores the checksums of the
- * files that PoCL keeps of them: it had found the files good when it started. */
-struct program_files {
-    char name[NAME_MAX + 8]; /* LETTERS/NAME, its folder below the cache's */
-    struct clb_record known; /* its text is a line "PLACE CHECKSUM" for each file */
-    struct clb_text now;     /* what is to be stored */
-    size_t length;           /* of the path of its folder */
-    bool damaged;
+/* A visit of the cache. Whoever has just checked kernels stores the checksums of the files that
+ * PoCL keeps: it had found the files good when it started. */
+struct visit {
+    bool store;
+    struct clb_record known; /* its text is a line for each file: the path's hash, the checksum */
+    struct clb_text now;     /* what is to be known */
+    size_t begin;            /* of the lines of the program that is visited */
+    bool damaged;            /* that program */
+    bool any_damaged;
 };
-
-static struct clb_key files_key(const struct program_files *files)
-{
-    return (struct clb_key){CLB_RECORD_POCL, "files", files->name};
-}
-
-/* The checksum of the file at this place in the program's folder; 0: there is none. */
-static uint64_t find_sum(const struct program_files *files, const char *place)
-{
-    const size_t length = strlen(place);
-    for (const char *line = files->known.text; line != NULL && *line != '\0';) {
-        if (strncmp(line, place, length) == 0 && line[length] == ' ')
-            return strtoull(line + length + 1, NULL, 16);
-        line = strchr(line, '\n');
-        line += line != NULL;
-    }
-    return 0;
-}
 
 /* 0 where the file can't be read. */
 static uint64_t sum_of(int fd, const struct stat *info)
@@ -148,28 +131,35 @@ static uint64_t sum_of(int fd, const struct stat *info)
     return sum;
 }
 
-/* Looks only at names that PoCL reads. To store: add the file's checksum. */
-static bool is_damaged(const char *path, const char *place, bool store, struct program_files *files)
+/* Looks only at names that PoCL reads. */
+static bool is_damaged(const FTSENT *file, struct visit *visit)
 {
+    char name[20];
     struct stat info;
-    const char *ending = strrchr(place, '.');
+    const char *ending = strrchr(file->fts_name, '.');
     const bool object = ending != NULL && strcmp(ending, ".so") == 0;
     if (!object && (ending == NULL || strcmp(ending, ".bc") != 0))
         return false;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int fd = open(file->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno != ENOENT;
-    const uint64_t known = find_sum(files, place);
+    const int length =
+        snprintf(name, sizeof name, "%016llx ",
+                 (unsigned long long)clb_cache_hash(file->fts_path, file->fts_pathlen));
+    const char *line = visit->known.text != NULL ? strstr(visit->known.text, name) : NULL;
+    const uint64_t known = line != NULL ? strtoull(line + length, NULL, 16) : 0;
     bool whole = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && clb_file_is_private(&info) &&
                  (object ? is_whole_object(fd, info.st_size) : is_whole_bitcode(fd, info.st_size));
-    if (whole && store) {
-        const bool newer = info.st_mtim.tv_sec + 2 > files->known.time / 1000000000;
-        clb_text_addf(&files->now, "%s %016llx\n", place,
-                      (unsigned long long)(known == 0 || newer ? sum_of(fd, &info) : known));
+    uint64_t sum = known;
+    if (whole && visit->store) {
+        if (known == 0 || info.st_mtim.tv_sec + 2 > visit->known.time / 1000000000)
+            sum = sum_of(fd, &info);
     } else if (whole && known != 0) {
         whole = sum_of(fd, &info) == known;
     }
     close(fd);
+    if (sum != 0)
+        clb_text_addf(&visit->now, "%s%016llx\n", name, (unsigned long long)sum);
     return !whole;
 }
 
@@ -193,19 +183,14 @@ static bool throw_away(const char *path)
 }
 
 /* All of a program has been seen. False: it is damaged, and can't be removed. */
-static bool end_program(const char *path, bool store, struct program_files *files)
+static bool end_program(const char *path, struct visit *visit)
 {
-    bool clean = true;
-    if (store && !files->damaged && !files->now.failed && files->now.length > 0 &&
-        (files->known.text == NULL || strcmp(files->known.text, files->now.data) != 0))
-        clb_record_note(files_key(files), CLB_PASSED, files->now.data);
-    if (!store && files->damaged) {
-        clb_record_note(files_key(files), CLB_FAILED, ""); /* no checksums of what is made again */
-        clean = throw_away(path);
-    }
-    clb_record_free(&files->known);
-    clb_text_free(&files->now);
-    return clean;
+    if (!visit->damaged)
+        return true;
+    visit->any_damaged = true;
+    if (visit->now.data != NULL) /* no checksums of what is made again */
+        visit->now.data[visit->now.length = visit->begin] = '\0';
+    return visit->store || throw_away(path);
 }
 
 /* Levels below the cache's folder: two letters, a program, its files and the folders of kernels. */
@@ -213,7 +198,7 @@ enum { CACHE, LETTERS, PROGRAM };
 
 /* One file or folder of the cache. Whoever may write to a folder may have this program run his
  * code. PoCL leaves an empty temporary file in each process. */
-static bool visit(FTS *tree, FTSENT *entry, bool store, struct program_files *files)
+static bool look_at(FTS *tree, FTSENT *entry, struct visit *visit)
 {
     const bool begins = entry->fts_info == FTS_D;
     const bool unread = entry->fts_info == FTS_DNR && entry->fts_errno != ENOENT;
@@ -221,26 +206,23 @@ static bool visit(FTS *tree, FTSENT *entry, bool store, struct program_files *fi
     const char *name = entry->fts_name;
     if (entry->fts_level == LETTERS && begins && (name[0] == '.' || open)) {
         fts_set(tree, entry, FTS_SKIP);
-        return name[0] == '.' || store || throw_away(entry->fts_path);
+        return name[0] == '.' || visit->store || throw_away(entry->fts_path);
     }
     if (entry->fts_level == LETTERS && unread)
         return false;
-    if (entry->fts_level == LETTERS && entry->fts_info == FTS_F && !store &&
+    if (entry->fts_level == LETTERS && entry->fts_info == FTS_F && !visit->store &&
         strncmp(name, "tempfile_", 9) == 0 && time(NULL) - entry->fts_statp->st_mtime > DAY)
         unlink(entry->fts_accpath);
     if (entry->fts_level < PROGRAM)
         return true;
     if (entry->fts_level == PROGRAM && begins) {
-        *files = (struct program_files){.length = entry->fts_pathlen, .damaged = open};
-        snprintf(files->name, sizeof files->name, "%s/%s", entry->fts_parent->fts_name, name);
-        clb_record_load(files_key(files), &files->known);
+        visit->begin = visit->now.length;
+        visit->damaged = open;
     } else if (entry->fts_level == PROGRAM && (unread || entry->fts_info == FTS_DP)) {
-        files->damaged = files->damaged || unread;
-        return end_program(entry->fts_path, store, files);
+        visit->damaged = visit->damaged || unread;
+        return end_program(entry->fts_path, visit);
     } else if (entry->fts_level > PROGRAM && entry->fts_info != FTS_DP) {
-        const char *place = entry->fts_path + files->length;
-        files->damaged = files->damaged || open || unread ||
-                         (!begins && is_damaged(entry->fts_accpath, place, store, files));
+        visit->damaged = visit->damaged || open || unread || (!begins && is_damaged(entry, visit));
     }
     return true;
 }
@@ -249,14 +231,20 @@ static bool visit(FTS *tree, FTSENT *entry, bool store, struct program_files *fi
  * can't be done. Or store what the programs are like. */
 static bool visit_cache(const char *path, bool store)
 {
-    struct program_files files;
+    const struct clb_key key = {CLB_RECORD_POCL, "sums", path};
+    struct visit visit = {.store = store};
     bool clean = true;
+    clb_record_load(key, &visit.known);
     FTS *tree =
         fts_open((char *[]){(char *)(uintptr_t)path, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
     for (FTSENT *entry; tree != NULL && (entry = fts_read(tree)) != NULL;)
-        clean = visit(tree, entry, store, &files) && clean;
+        clean = look_at(tree, entry, &visit) && clean;
     if (tree != NULL)
         fts_close(tree);
+    if ((store || visit.any_damaged) && !visit.now.failed)
+        clb_record_note(key, CLB_PASSED, visit.now.data != NULL ? visit.now.data : "");
+    clb_record_free(&visit.known);
+    clb_text_free(&visit.now);
     return clean;
 }
 
