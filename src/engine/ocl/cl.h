@@ -167,10 +167,11 @@ struct clb_program {
     cl_program handle;
     clb_status status;
     bool is_new; /* compiled by this process */
-    char
-        *identity; /* all that determines the binary: what is stored about it has this in its key */
+    /* All that determines the binary: what is stored about it has this in its key. The options are
+     * its end. */
+    char *identity;
+    const char *options;
     struct clb_program *next;
-    char options[];
 };
 
 /* A kernel object of a queue set, which belongs to it. */

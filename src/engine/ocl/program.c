@@ -226,17 +226,6 @@ void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb
 
 /* ---- all programs ---- */
 
-static struct clb_program *find_program(struct clb_runtime *runtime,
-                                        const struct clb_source *source, const char *options)
-{
-    pthread_mutex_lock(&runtime->programs.lock);
-    struct clb_program *program = runtime->programs.first;
-    while (program != NULL && (program->source != source || strcmp(program->options, options) != 0))
-        program = program->next;
-    pthread_mutex_unlock(&runtime->programs.lock);
-    return program;
-}
-
 struct program_wanted {
     struct clb_runtime *runtime;
     const struct clb_source *source;
@@ -244,16 +233,26 @@ struct program_wanted {
     struct clb_program *program;
 };
 
+static struct clb_program *find_program(const struct program_wanted *wanted)
+{
+    pthread_mutex_lock(&wanted->runtime->programs.lock);
+    struct clb_program *program = wanted->runtime->programs.first;
+    while (program != NULL &&
+           (program->source != wanted->source || strcmp(program->options, wanted->options) != 0))
+        program = program->next;
+    pthread_mutex_unlock(&wanted->runtime->programs.lock);
+    return program;
+}
+
 /* A driver task. The program may exist by now, if another thread has wanted it too. */
 static clb_status add_wanted(void *argument)
 {
     struct program_wanted *wanted = argument;
     struct clb_runtime *runtime = wanted->runtime;
-    wanted->program = find_program(runtime, wanted->source, wanted->options);
-    if (wanted->program != NULL)
-        return CLB_OK;
     const struct clb_source *source = wanted->source;
-    struct clb_program *program = calloc(1, sizeof *program + strlen(wanted->options) + 1);
+    if ((wanted->program = find_program(wanted)) != NULL)
+        return CLB_OK;
+    struct clb_program *program = calloc(1, sizeof *program);
     struct clb_text text = {0};
     clb_text_addf(&text, "%s\n%s\n%016llx\n%s", runtime->device.identity, source->name,
                   (unsigned long long)clb_cache_hash(source->text, source->length),
@@ -262,7 +261,7 @@ static clb_status add_wanted(void *argument)
     if (status == CLB_OK) {
         program->source = source;
         program->identity = text.data;
-        strcpy(program->options, wanted->options);
+        program->options = text.data + text.length - strlen(wanted->options);
         status = program->status = program_make(runtime, program);
     }
     if (status == CLB_ERR_NOMEM) { /* a later build may get the memory */
@@ -278,21 +277,13 @@ static clb_status add_wanted(void *argument)
     return CLB_OK;
 }
 
-static clb_status add_program(struct clb_runtime *runtime, const struct clb_source *source,
-                              const char *options, struct clb_program **out)
-{
-    struct program_wanted wanted = {.runtime = runtime, .source = source, .options = options};
-    const clb_status status = clb_driver_call(add_wanted, &wanted);
-    *out = wanted.program;
-    return status;
-}
-
 clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
                            const char *options, struct clb_program **out)
 {
-    clb_status status = CLB_OK;
-    *out = find_program(runtime, source, options);
-    if (*out == NULL)
-        status = add_program(runtime, source, options, out);
-    return status == CLB_OK ? (*out)->status : status;
+    struct program_wanted wanted = {runtime, source, options, NULL};
+    wanted.program = find_program(&wanted);
+    if (wanted.program == NULL)
+        CLB_TRY(clb_driver_call(add_wanted, &wanted));
+    *out = wanted.program;
+    return wanted.program->status;
 }
