@@ -170,7 +170,7 @@ static bool await_running(bool may_always_leave)
 static clb_status submit(struct driver_task *task, bool may_leave_it)
 {
     clb_status status = CLB_OK;
-    clb_spawn_note_environment();
+    clb_spawn_environment();
     take();
     while (running != NULL && status == CLB_OK) {
         if ((may_leave_it && clb_driver_time_limit < INFINITY) || !await_running(may_leave_it))

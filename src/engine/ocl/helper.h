@@ -156,15 +156,14 @@ struct clb_spawn_result {
 /* Run the program `path` and wait for its end, but no longer than until the file `sign`, to which
  * it writes as long as it gets on, has not changed for so many seconds. The calling program gets no
  * signal, nothing from any form of wait, and no descriptor. The helper has the environment at the
- * time of clb_spawn_note_environment without LD_PRELOAD, /dev/null as its three files, a session of
+ * time of clb_spawn_environment without LD_PRELOAD, /dev/null as its three files, a session of
  * its own and a lower priority; it gets SIGTERM when the program ends, and is killed after that
  * wait. CLB_ERR_IO where it was not started or has not ended. */
 clb_status clb_spawn(const char *path, char *const *arguments, const char *sign, double seconds,
                      struct clb_spawn_result *result) CLB_MUST_CHECK;
 
-/* Copy the environment, once. Called in a thread of the program, because a driver task may run
- * while the program changes its environment. */
-void clb_spawn_note_environment(void);
+/* A copy of the environment at the first call, which is made in a thread of the program: a driver
+ * task may run while the program changes its environment. */
 char **clb_spawn_environment(void);
 
 /* ---- driver.c: the thread on which drivers start and compile ---- */

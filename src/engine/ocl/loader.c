@@ -160,14 +160,14 @@ size_t clb_icd_list(struct clb_icd *icd)
 
 /* ---- errors ---- */
 
-/* The names of 0, -1 and so on, and of -30 and so on. */
-static const char first_names[] =
+/* Of 0, -1 and so on; OpenCL 1.2 has none for -15 to -29 that its functions return. */
+static const char error_names[] =
     "CL_SUCCESS\0CL_DEVICE_NOT_FOUND\0CL_DEVICE_NOT_AVAILABLE\0CL_COMPILER_NOT_AVAILABLE\0"
     "CL_MEM_OBJECT_ALLOCATION_FAILURE\0CL_OUT_OF_RESOURCES\0CL_OUT_OF_HOST_MEMORY\0"
     "CL_PROFILING_INFO_NOT_AVAILABLE\0CL_MEM_COPY_OVERLAP\0CL_IMAGE_FORMAT_MISMATCH\0"
     "CL_IMAGE_FORMAT_NOT_SUPPORTED\0CL_BUILD_PROGRAM_FAILURE\0CL_MAP_FAILURE\0"
-    "CL_MISALIGNED_SUB_BUFFER_OFFSET\0CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST\0";
-static const char second_names[] =
+    "CL_MISALIGNED_SUB_BUFFER_OFFSET\0CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST\0"
+    "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
     "CL_INVALID_VALUE\0CL_INVALID_DEVICE_TYPE\0CL_INVALID_PLATFORM\0CL_INVALID_DEVICE\0"
     "CL_INVALID_CONTEXT\0CL_INVALID_QUEUE_PROPERTIES\0CL_INVALID_COMMAND_QUEUE\0"
     "CL_INVALID_HOST_PTR\0CL_INVALID_MEM_OBJECT\0CL_INVALID_IMAGE_FORMAT_DESCRIPTOR\0"
@@ -182,11 +182,10 @@ static const char second_names[] =
 
 const char *clb_cl_error_name(cl_int status)
 {
-    const char *name = status > -30 ? first_names : second_names;
-    cl_int at = status > -30 ? 0 : -30;
-    for (; *name != '\0' && at > status; at--)
+    const char *name = error_names;
+    for (; status < 0 && name < error_names + sizeof error_names - 1; status++)
         name += strlen(name) + 1;
-    return *name != '\0' && at == status ? name : "unknown OpenCL error";
+    return status == 0 && *name != '\0' ? name : "unknown OpenCL error";
 }
 
 clb_status clb_cl_failed(cl_int status, const char *what)

@@ -81,14 +81,9 @@ static void copy_environment(void)
     }
 }
 
-void clb_spawn_note_environment(void)
-{
-    pthread_once(&environment_once, copy_environment);
-}
-
 char **clb_spawn_environment(void)
 {
-    clb_spawn_note_environment();
+    pthread_once(&environment_once, copy_environment);
     return environment;
 }
 

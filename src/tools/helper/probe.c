@@ -88,15 +88,13 @@ static int take_lock(void)
 
 /* ---- what a child uses ---- */
 
-/* Of a child and those that it has waited for. */
 static double read_cpu_seconds(pid_t child)
 {
-    char path[64];
-    unsigned long user = 0, system = 0, children = 0, waited = 0;
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)child);
-    clb_proc_read(path, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %lu %lu",
-                  &user, &system, &children, &waited);
-    return (double)(user + system + children + waited) / (double)sysconf(_SC_CLK_TCK);
+    clockid_t clock;
+    struct timespec used = {0};
+    if (clock_getcpuclockid(child, &clock) == 0)
+        clock_gettime(clock, &used);
+    return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
 static uint64_t read_resident(pid_t child)
