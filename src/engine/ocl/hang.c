@@ -25,7 +25,7 @@ bool clb_event_await_end(clb_event event)
 {
     struct clb_queue *queue = event->queue;
     struct clb_runtime *runtime = queue->runtime;
-    double begin = 0, last = 0, idle = 0;
+    double begin = clb_now(), last = begin, idle = 0;
     unsigned seen = atomic_load(&runtime->ended);
     while (!clb_is_abandoned(runtime)) {
         if (!clb_event_is_pending(event)) {
@@ -42,8 +42,7 @@ bool clb_event_await_end(clb_event event)
         }
         const double now = clb_now();
         const unsigned ended = atomic_load(&runtime->ended);
-        begin = begin > 0 ? begin : now;
-        idle = ended != seen || last <= 0 ? 0 : idle + fmin(now - last, COUNTED_SECONDS);
+        idle = ended != seen ? 0 : idle + fmin(now - last, COUNTED_SECONDS);
         seen = ended;
         last = now;
         const double pause = (now - begin) / 256;

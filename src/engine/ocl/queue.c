@@ -504,26 +504,22 @@ clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program
                                   .count = count,
                                   .geometry = geometry,
                                   .after = order.after};
-    clb_event *event = order.event;
-    clb_status status = CLB_OK;
     CLB_TRY(clb_queue_set_kernel(queue_set, program, name, &command.kernel));
     if (queue->report == NULL)
         CLB_TRY(clb_queue_count_launches(queue));
     const bool marks = ++queue->unmarked >= LAUNCHES_AHEAD; /* later launches wait for this one */
-    if (marks) {
-        if (queue->mark != NULL)
-            status = clb_event_wait(queue->mark);
+    if (marks && queue->mark != NULL)
+        CLB_TRY(clb_event_wait(queue->mark));
+    if (marks)
         clb_event_drop(&queue->mark);
+    CLB_TRY(queue_give(command, false, marks ? &queue->mark : order.event));
+    if (marks) {
         queue->unmarked = 0;
+        if (order.event != NULL)
+            clb_event_retain(*order.event = queue->mark);
     }
-    CLB_THEN(status, queue_give(command, false, marks && event == NULL ? &queue->mark : event));
-    if (status == CLB_OK && marks && event != NULL) {
-        clb_event_retain(*event);
-        queue->mark = *event;
-    }
-    if (status == CLB_OK)
-        atomic_fetch_add_explicit(&queue->given, 1, memory_order_relaxed);
-    return status;
+    atomic_fetch_add_explicit(&queue->given, 1, memory_order_relaxed);
+    return CLB_OK;
 }
 
 bool clb_queue_shows_memory(const struct clb_queue *queue)
@@ -666,15 +662,14 @@ clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags
                                         .size = size};
     clb_event now = NULL;
     *mapped = NULL;
-    clb_status status = queue_give(command, false, &now);
-    if (status == CLB_OK && clb_enqueuer_exists())
-        status = clb_event_wait(now);
+    CLB_TRY(queue_give(command, false, &now));
+    clb_status status = clb_enqueuer_exists() ? clb_event_wait(now) : CLB_OK;
     if (status == CLB_OK)
         *mapped = now->mapped;
     if (status == CLB_OK && event != NULL) {
         *event = now;
         return CLB_OK;
     }
-    clb_status waited = now != NULL ? wait_for(queue, now) : CLB_OK;
+    const clb_status waited = wait_for(queue, now);
     return status != CLB_OK ? status : waited;
 }

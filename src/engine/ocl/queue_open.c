@@ -65,13 +65,11 @@ clb_status clb_queue_count_launches(struct clb_queue *queue)
     struct clb_buffer *report, *chain;
     if (take_place(queue))
         return CLB_OK;
-    clb_status status = clb_buffer_get(runtime, CLB_MEMORY_HOST, PLACE_BYTES, &report);
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_buffer_get(runtime, CLB_MEMORY_HOST, PLACE_BYTES, &report));
     memset(report->host, 0, PLACE_BYTES);
     chain = report;
     if (!runtime->device.unified) {
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, PLACE_BYTES, &chain);
+        clb_status status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, PLACE_BYTES, &chain);
         CLB_THEN(status, clb_queue_write_now(queue, chain->mem, 0, PLACE_BYTES, report->host));
         CLB_THEN(status, clb_queue_finish(queue));
         if (status != CLB_OK) {

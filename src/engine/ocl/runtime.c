@@ -416,19 +416,14 @@ static clb_status start(const struct clb_config *config)
     const bool is_given = shared != NULL && shared->device[0] != '\0';
     char driver[CLB_DRIVER_PATH];
     cl_int error;
-    clb_status status = clb_helper_meet_drivers(driver, sizeof driver);
-    CLB_THEN(status, clb_cl_load(driver[0] != '\0' ? driver : NULL));
-    CLB_THEN(status,
-             clb_device_select(is_given ? shared->device : config->device, &runtime->device));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_helper_meet_drivers(driver, sizeof driver));
+    CLB_TRY(clb_cl_load(driver[0] != '\0' ? driver : NULL));
+    CLB_TRY(clb_device_select(is_given ? shared->device : config->device, &runtime->device));
     runtime->context = clb_cl.CreateContext(
         (cl_context_properties[]){CL_CONTEXT_PLATFORM, (cl_context_properties)device->platform, 0},
         1, &device->id, NULL, NULL, &error);
-    status = clb_cl_check(error, "clCreateContext");
-    CLB_THEN(status, clb_enqueuer_start(device));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_cl_check(error, "clCreateContext"));
+    CLB_TRY(clb_enqueuer_start(device));
     runtime->memory_limit = config->memory.percent > 0
                                 ? (uint64_t)((double)device->memory * config->memory.percent / 100)
                                 : config->memory.bytes;
