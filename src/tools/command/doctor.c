@@ -29,6 +29,15 @@ void clb_find_works(const char *format, ...)
     va_end(arguments);
 }
 
+void clb_say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (clb_option('j') == NULL)
+        vprintf(format, arguments);
+    va_end(arguments);
+}
+
 /* ---- devices and the next BLAS ---- */
 
 const json_t *clb_doctor_taken(const json_t *devices)
@@ -105,29 +114,28 @@ static json_t *list_profiles(const char *folder, const char *device)
 }
 
 /* Link and profiles of the device that is taken. */
-static void add_state(json_t *devices, bool as_json)
+static void add_state(json_t *devices)
 {
     const json_t *taken = clb_doctor_taken(devices);
     if (taken == NULL)
         return;
-    json_t *link = clb_is_true(taken, "unified") ? json_object() : clb_ask_child(answer_link, NULL);
+    const bool unified = clb_is_true(taken, "unified");
+    json_t *link = unified ? NULL : clb_ask_child(answer_link, NULL);
     json_t *profiles = list_profiles(clb_text_of(json_object_get(devices, "cache"), "folder"),
                                      clb_text_of(taken, "name"));
+    if (unified)
+        clb_say("Link: none, the device uses the host's memory.\n");
+    else if (link == NULL)
+        clb_say("Link: not measured.\n");
+    else
+        clb_say("Link: %.1f GB/s up, %.1f GB/s down (pinned memory).\n",
+                1e-9 * clb_number_of(link, "up"), 1e-9 * clb_number_of(link, "down"));
+    if (json_array_size(profiles) == 0)
+        clb_say("Profile: none; clblas-shim tune measures one.\n");
+    CLB_EACH(next, profiles)
+        clb_say("Profile: for %s.\n", json_string_value(next));
     json_object_set_new(devices, "link", link != NULL ? link : json_object());
     json_object_set_new(devices, "profiles", profiles);
-    if (as_json)
-        return;
-    if (clb_is_true(taken, "unified"))
-        printf("Link: none, the device uses the host's memory.\n");
-    else if (json_object_size(link) == 0)
-        printf("Link: not measured.\n");
-    else
-        printf("Link: %.1f GB/s up, %.1f GB/s down (pinned memory).\n",
-               1e-9 * clb_number_of(link, "up"), 1e-9 * clb_number_of(link, "down"));
-    if (json_array_size(profiles) == 0)
-        printf("Profile: none; clblas-shim tune measures one.\n");
-    CLB_EACH(next, profiles)
-        printf("Profile: for %s.\n", json_string_value(next));
 }
 
 /* OpenBLAS's kernels for CPUs that it does not know, or without AVX2. */
@@ -180,31 +188,24 @@ static void judge_next(const json_t *next, bool of_program, bool on_cpu)
                  library);
 }
 
-static void print_next(const json_t *next)
+void clb_doctor_next(const json_t *next, const json_t *devices, bool of_program)
 {
-    printf("\nNext BLAS: %s", clb_text_of(next, "library"));
-    if (*clb_text_of(next, "config") != '\0')
-        printf(": %s", clb_text_of(next, "config"));
-    printf("\n  %.1f GFLOP/s (dgemm, n = 512)", 1e-9 * clb_number_of(next, "flops"));
+    const char *library = clb_text_of(next, "library"), *config = clb_text_of(next, "config");
+    if (*library == '\0') {
+        if (!of_program)
+            clb_find(CLB_FOUND_NOTE,
+                     "no next BLAS was found (libblas.so.3): programs bring theirs, or %s",
+                     "CLBLAS_SHIM_NEXT names one");
+        clb_say("\nNext BLAS: none was found.\n");
+        return;
+    }
+    judge_next(next, of_program, clb_doctor_taken_is_cpu(devices));
+    clb_say("\nNext BLAS: %s%s%s\n  %.1f GFLOP/s (dgemm, n = 512)", library,
+            *config != '\0' ? ": " : "", config, 1e-9 * clb_number_of(next, "flops"));
     if (clb_number_of(next, "threads") > 0)
-        printf(", %.0f threads on %.0f CPUs, kernels for %s", clb_number_of(next, "threads"),
-               clb_number_of(next, "cpus"), clb_text_of(next, "core"));
-    printf("\n");
-}
-
-void clb_doctor_next(const json_t *next, const json_t *devices, bool of_program, bool as_json)
-{
-    const bool found = *clb_text_of(next, "library") != '\0';
-    if (found)
-        judge_next(next, of_program, clb_doctor_taken_is_cpu(devices));
-    else if (!of_program)
-        clb_find(CLB_FOUND_NOTE,
-                 "no next BLAS was found (libblas.so.3): programs bring theirs, or %s",
-                 "CLBLAS_SHIM_NEXT names one");
-    if (found && !as_json)
-        print_next(next);
-    else if (!as_json)
-        printf("\nNext BLAS: none was found.\n");
+        clb_say(", %.0f threads on %.0f CPUs, kernels for %s", clb_number_of(next, "threads"),
+                clb_number_of(next, "cpus"), clb_text_of(next, "core"));
+    clb_say("\n");
 }
 
 /* ---- the verdict ---- */
@@ -220,7 +221,7 @@ static const struct {
 };
 
 /* Print what was found, and the verdict as the last line. */
-static int conclude(json_t *result, bool as_json)
+static int conclude(json_t *result)
 {
     enum clb_found kind = CLB_FOUND_NOTE;
     const char *text = works; /* or the first of the worst findings */
@@ -230,8 +231,8 @@ static int conclude(json_t *result, bool as_json)
         kind = found > kind ? found : kind;
     }
     CLB_EACH(finding, findings) {
-        if (!as_json && clb_text_of(finding, "text") != text)
-            printf("%s%s\n", finding_at == 0 ? "\n* " : "* ", clb_text_of(finding, "text"));
+        if (clb_text_of(finding, "text") != text)
+            clb_say("%s%s\n", finding_at == 0 ? "\n* " : "* ", clb_text_of(finding, "text"));
         json_object_set_new(finding, "severity",
                             json_integer(kinds[(int)clb_number_of(finding, "kind")].status));
         json_object_del(finding, "kind");
@@ -239,18 +240,17 @@ static int conclude(json_t *result, bool as_json)
     json_object_set_new(result, "verdict", json_sprintf("%s%s", kinds[kind].verdict, text));
     json_object_set_new(result, "findings", findings);
     json_object_set_new(result, "status", json_integer(kinds[kind].status));
-    if (as_json)
+    clb_say("\n%s%s%s\n", clb_style(stdout, kinds[kind].colour), clb_text_of(result, "verdict"),
+            clb_style(stdout, CLB_PLAIN));
+    if (clb_option('j') != NULL)
         clb_json_print(result);
-    else
-        printf("\n%s%s%s\n", clb_style(stdout, kinds[kind].colour), clb_text_of(result, "verdict"),
-               clb_style(stdout, CLB_PLAIN));
     json_decref(result);
     return kinds[kind].status;
 }
 
 /* ---- the command ---- */
 
-static int examine(char **program, bool as_json)
+static int examine(char **program)
 {
     json_t *devices = clb_devices_list();
     int status = 0;
@@ -258,32 +258,31 @@ static int examine(char **program, bool as_json)
         return CLB_EXIT_FAILED;
     json_t *result = json_pack("{s:o}", "devices", devices);
     judge_devices(devices);
-    if (!as_json)
+    if (clb_option('j') == NULL)
         clb_devices_print(stdout, devices);
-    add_state(devices, as_json);
+    add_state(devices);
     if (*program != NULL) {
-        status = clb_doctor_program(program, devices, result, as_json);
+        status = clb_doctor_program(program, devices, result);
     } else {
         json_t *next = clb_next_describe(NULL);
-        clb_doctor_next(next, devices, false, as_json);
+        clb_doctor_next(next, devices, false);
         json_object_set_new(result, "next", next != NULL ? next : json_null());
     }
-    return status != 0 ? status : conclude(result, as_json);
+    return status != 0 ? status : conclude(result);
 }
 
 int clb_command_doctor(int argc, char **argv)
 {
     char *end = NULL, **program = argv + clb_options_read(argc, argv);
     const char *pid = clb_option('p');
-    const bool as_json = clb_option('j') != NULL;
     findings = json_array();
     if (pid == NULL)
-        return examine(program, as_json);
+        return examine(program);
     long number = strtol(pid, &end, 10);
     if (*end != '\0' || number <= 0)
         return clb_fail(CLB_EXIT_USAGE, "--pid %s is no process id", pid);
     if (*program != NULL)
         return clb_fail(CLB_EXIT_USAGE, "--pid and a program exclude each other");
-    clb_doctor_process(number, as_json);
-    return conclude(json_object(), as_json);
+    clb_doctor_process(number);
+    return conclude(json_object());
 }

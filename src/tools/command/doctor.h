@@ -17,21 +17,24 @@ void clb_find(enum clb_found kind, const char *format, ...) CLB_PRINTF(2, 3);
 /* Say what the verdict says where the shim works; replaces what was said before. */
 void clb_find_works(const char *format, ...) CLB_PRINTF(1, 2);
 
+/* Print, unless JSON is wanted. */
+void clb_say(const char *format, ...) CLB_PRINTF(1, 2);
+
 /* ---- doctor.c ---- */
 
 const json_t *clb_doctor_taken(const json_t *devices); /* the device that is used; NULL: none */
 bool clb_doctor_taken_is_cpu(const json_t *devices);
 /* Judge and print a next BLAS, as clb_next_describe describes it. */
-void clb_doctor_next(const json_t *next, const json_t *devices, bool of_program, bool as_json);
+void clb_doctor_next(const json_t *next, const json_t *devices, bool of_program);
 
 /* ---- doctor_program.c ---- */
 
 /* Run a program under the shim and judge what became of its calls. 0, or an exit status after a
  * message. */
-int clb_doctor_program(char **program, const json_t *devices, json_t *result, bool as_json);
+int clb_doctor_program(char **program, const json_t *devices, json_t *result);
 
 /* ---- doctor_process.c ---- */
 
-void clb_doctor_process(long pid, bool as_json);
+void clb_doctor_process(long pid);
 
 #endif

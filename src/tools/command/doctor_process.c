@@ -59,13 +59,7 @@ static bool has_preload(long pid)
     return found;
 }
 
-static void print_paths(const char *title, const json_t *paths)
-{
-    CLB_EACH_MEMBER(path, unused, paths)
-        printf("%s%s\n", title, path);
-}
-
-void clb_doctor_process(long pid, bool as_json)
+void clb_doctor_process(long pid)
 {
     char exe[64], target[PATH_MAX];
     json_auto_t *define = json_object(),
@@ -84,11 +78,11 @@ void clb_doctor_process(long pid, bool as_json)
         if (shim != path && json_object_size(elf->refers) > 0)
             json_object_set_new(refer, path, json_true());
     }
-    if (!as_json) {
-        printf("Process %ld: %s\n", pid, target);
-        print_paths("  has BLAS or LAPACK: ", define);
-        print_paths("  calls BLAS or LAPACK: ", refer);
-    }
+    clb_say("Process %ld: %s\n", pid, target);
+    CLB_EACH_MEMBER(path, unused, define)
+        clb_say("  has BLAS or LAPACK: %s\n", path);
+    CLB_EACH_MEMBER(path, unused, refer)
+        clb_say("  calls BLAS or LAPACK: %s\n", path);
     const char *blas = json_object_iter_key(json_object_iter(define));
     if (json_object_size(paths) == 0)
         clb_find(CLB_FOUND_BROKEN, "nothing is known of process %ld", pid);

@@ -157,34 +157,34 @@ static void print_names(const json_t *row, const json_t *report)
                                ? json_object_get(report, "routines")
                                : NULL;
     size_t printed = 0;
-    printf("   ");
+    clb_say("   ");
     CLB_EACH_MEMBER(name, unused, names) {
         if (called != NULL ? json_object_get(called, name) != NULL : printed < MOST_NAMES) {
-            printf(" %s", name);
+            clb_say(" %s", name);
             printed++;
         }
     }
     if (printed < json_object_size(names))
-        printf("%s%zu %s", printed > 0 ? " and " : " ", json_object_size(names) - printed,
-               called != NULL ? "that were not called" : "more");
-    printf("\n");
+        clb_say("%s%zu %s", printed > 0 ? " and " : " ", json_object_size(names) - printed,
+                called != NULL ? "that were not called" : "more");
+    clb_say("\n");
 }
 
 static void print_bindings(const struct results *results)
 {
     const json_t *rows = results->bindings.rows;
-    printf("\n%sBLAS and LAPACK names by library%s\n", clb_style(stdout, CLB_BOLD),
-           clb_style(stdout, CLB_PLAIN));
+    clb_say("\n%sBLAS and LAPACK names by library%s\n", clb_style(stdout, CLB_BOLD),
+            clb_style(stdout, CLB_PLAIN));
     CLB_EACH(row, rows) {
         bool caught = strcmp(clb_text_of(row, "state"), "caught") == 0;
-        printf("  %s%s%s: %s -> %s", clb_style(stdout, caught ? CLB_GREEN : CLB_YELLOW),
-               clb_text_of(row, "state"), clb_style(stdout, CLB_PLAIN),
-               clb_base_name(clb_text_of(row, "from")), clb_base_name(clb_text_of(row, "to")));
-        printf("%s%s\n", caught ? "" : ": ", clb_text_of(row, "why"));
+        clb_say("  %s%s%s: %s -> %s", clb_style(stdout, caught ? CLB_GREEN : CLB_YELLOW),
+                clb_text_of(row, "state"), clb_style(stdout, CLB_PLAIN),
+                clb_base_name(clb_text_of(row, "from")), clb_base_name(clb_text_of(row, "to")));
+        clb_say("%s%s\n", caught ? "" : ": ", clb_text_of(row, "why"));
         print_names(row, results->report);
     }
     if (json_array_size(rows) == 0)
-        printf("  none\n");
+        clb_say("  none\n");
 }
 
 /* ---- what became of its calls ---- */
@@ -310,7 +310,7 @@ static void judge_report(const struct results *results, const json_t *next, cons
 
 /* ---- all of it ---- */
 
-int clb_doctor_program(char **program, const json_t *devices, json_t *result, bool as_json)
+int clb_doctor_program(char **program, const json_t *devices, json_t *result)
 {
     struct results results = {.bindings = {.rows = json_array(), .objects = json_object()},
                               .report = json_object()};
@@ -325,18 +325,16 @@ int clb_doctor_program(char **program, const json_t *devices, json_t *result, bo
     json_t *list = describe_next(&results);
     json_t *best = json_array_get(list, 0); /* the fastest */
     CLB_EACH(next, list) {
-        clb_doctor_next(next, devices, true, as_json);
+        clb_doctor_next(next, devices, true);
         best = clb_number_of(next, "flops") > clb_number_of(best, "flops") ? next : best;
     }
     judge_bindings(&results, path);
     if (json_object_size(results.report) > 0)
         judge_report(&results, best, devices);
-    if (!as_json) {
-        print_bindings(&results);
-        if (json_object_size(results.report) > 0) {
-            printf("\n");
-            clb_report_print(stdout, results.report);
-        }
+    print_bindings(&results);
+    if (clb_option('j') == NULL && json_object_size(results.report) > 0) {
+        printf("\n");
+        clb_report_print(stdout, results.report);
     }
     json_object_set(result, "next", best != NULL ? best : json_null());
     json_object_set_new(result, "next_libraries", list);
