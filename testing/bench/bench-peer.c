@@ -7,8 +7,8 @@
  *   run P M N K warm|fresh      seconds that one C = A*B took; P is one of s, d, c, z
  *   drop                        gives the matrices back, answers 0
  * Matrices are kept from task to task as long as the sizes are the same. Before the first time
- * there is an untimed product, entries of which are compared with sums in extended precision. What
- * goes wrong is said on stderr and ends the process.
+ * there is an untimed product, which is judged. What goes wrong is said on stderr and ends the
+ * process.
  *
  *   shim       xGEMM of BENCH_SHIM on memory of the host; its report must name the device
  *   next       the same of BENCH_OPENBLAS
@@ -19,6 +19,7 @@
  *   link       `run` answers with the seconds that M MiB of pinned memory take up, `fresh`: down
  *   where      prints the paths of the shim and OpenBLAS and ends */
 #include "tools/command/peers.h"
+#include "tools/command/trial.h"
 #include "resident.h"
 #include "report.h"
 
@@ -30,8 +31,7 @@
 #include <unistd.h>
 
 /* Launches on the device are repeated for at least so long, and the mean is taken. */
-#define LEAST   0.05
-#define ENTRIES 48
+#define LEAST 0.05
 
 struct task {
     int precision;
@@ -51,6 +51,12 @@ struct peer {
 static size_t element_bytes(int precision)
 {
     return bench_real_size(precision) * (size_t)bench_parts(precision);
+}
+
+static bool is_right(const struct task *task, void *const matrix[3])
+{
+    return clb_trial_product_is_right((clb_precision)task->precision, task->m, task->n, task->k,
+                                      matrix[0], matrix[1], matrix[2]);
 }
 
 static void wrong(const struct task *task)
@@ -140,9 +146,7 @@ static void open_host(const struct task *task)
             memset(host.matrix[i], 0xff, host.bytes[i]);
     }
     run_host(task);
-    const struct bench_product product = {task->precision, task->m,        task->n,       task->k,
-                                          host.matrix[0],  host.matrix[1], host.matrix[2]};
-    if (!bench_product_right(&product, ENTRIES))
+    if (!is_right(task, host.matrix))
         wrong(task);
     if (host.shim != NULL)
         check_report(task->precision);
@@ -250,9 +254,7 @@ static void open_other(const struct task *task)
         bench_fail("%s gets no memory", other->name);
     run_other(task);
     good = other->read(matrix[2], bytes[2]);
-    const struct bench_product product = {task->precision, task->m,   task->n,  task->k,
-                                          matrix[0],       matrix[1], matrix[2]};
-    if (!good || !bench_product_right(&product, ENTRIES))
+    if (!good || !is_right(task, matrix))
         wrong(task);
     for (int i = 0; i < 3; i++)
         bench_release(matrix[i], bytes[i]);

@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,45 +88,6 @@ void bench_fill(void *matrix, size_t elements, int precision, uint64_t seed)
         else
             ((double *)matrix)[i] = bench_random(&seed);
     }
-}
-
-static long double part_of(const void *matrix, int precision, size_t index, int part)
-{
-    size_t at = index * (size_t)bench_parts(precision) + (size_t)part;
-    return bench_real_size(precision) == sizeof(float) ? (long double)((const float *)matrix)[at]
-                                                       : (long double)((const double *)matrix)[at];
-}
-
-/* Part `part` of entry (i, j) of A * B against C's, within k+2 roundings of its terms. */
-static bool entry_right(const struct bench_product *p, size_t i, size_t j, int part)
-{
-    long double sum = 0, size = 0,
-                unit = bench_real_size(p->precision) == sizeof(float) ? 0x1p-24L : 0x1p-53L;
-    for (size_t d = 0; d < p->k; d++) {
-        for (int inner = 0; inner < bench_parts(p->precision); inner++) {
-            long double x = part_of(p->a, p->precision, i + d * p->m, inner);
-            long double y = part_of(p->b, p->precision, d + j * p->k, part ^ inner);
-            sum += inner == 1 && part == 0 ? -x * y : x * y;
-            size += fabsl(x * y);
-        }
-    }
-    long double error = fabsl(sum - part_of(p->c, p->precision, i + j * p->m, part));
-    return error <= (long double)(p->k * (size_t)bench_parts(p->precision) + 2) * unit * size;
-}
-
-bool bench_product_right(const struct bench_product *product, int entries)
-{
-    uint64_t seed = 2;
-    bool right = true;
-    for (int entry = 0; entry < entries && right; entry++) {
-        /* The last row and column are where padding ends. */
-        size_t i = (size_t)(fabs(bench_random(&seed)) * (double)product->m) % product->m;
-        size_t j = (size_t)(fabs(bench_random(&seed)) * (double)product->n) % product->n;
-        i = entry % 8 == 0 ? product->m - 1 : i;
-        j = entry % 8 == 1 ? product->n - 1 : j;
-        right = entry_right(product, i, j, entry % bench_parts(product->precision));
-    }
-    return right;
 }
 
 double bench_repeat(void (*enqueue)(void *), void (*finish)(void *), void *argument, double least,

@@ -25,15 +25,6 @@ void *bench_memory(size_t bytes);
 void bench_release(void *memory, size_t bytes);
 void bench_fill(void *matrix, size_t elements, int precision, uint64_t seed);
 
-/* Whether C = A*B, m x k times k x n, column-major without gaps, as far as `entries` of it tell:
- * each is compared with a sum in extended precision. */
-struct bench_product {
-    int precision;
-    size_t m, n, k;
-    const void *a, *b, *c;
-};
-bool bench_product_right(const struct bench_product *product, int entries);
-
 /* Seconds of one of so many launches that they take `least` seconds; *launches is where to begin. A
  * device at the limit of its power takes a while to settle at the clock that a kernel allows: run
  * it untimed before. */

@@ -1,5 +1,6 @@
 /* A product of operands that are on the device. */
 #include "resident.h"
+#include "tools/command/trial.h"
 
 #include <stdlib.h>
 
@@ -91,7 +92,6 @@ bool resident_right(struct resident *r)
     const struct clb_resident *p = &r->product;
     size_t bytes = p->m * p->n * clb_precision_size(r->precision);
     resident_need(clb_queue_read_now(p->queue_set->queue, p->c, 0, bytes, r->host[2]), "result");
-    const struct bench_product product = {(int)r->precision, p->m,       p->n,      p->k,
-                                          r->host[0],        r->host[1], r->host[2]};
-    return bench_product_right(&product, 256);
+    return clb_trial_product_is_right(r->precision, p->m, p->n, p->k, r->host[0], r->host[1],
+                                      r->host[2]);
 }

@@ -9,6 +9,7 @@
  * (best call), calls on the device, all calls, and `right` or `wrong`. Slow drivers get smaller
  * products. */
 #include "testing/bench/bench.h"
+#include "tools/command/trial.h"
 #include "report.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { SMALL = 192, LARGE = 1024, CALLS = 12, ENTRIES = 100 };
+enum { SMALL = 192, LARGE = 1024, CALLS = 12 };
 
 typedef void gemm(const char *transa, const char *transb, const int *m, const int *n, const int *k,
                   const void *alpha, const void *a, const int *lda, const void *b, const int *ldb,
@@ -49,14 +50,8 @@ static double multiply(struct survey *survey, int n, double *wall)
                      survey->b, &n, single ? (const void *)&zeros : &zero, survey->c, &n);
     const double used = cpu_seconds() - cpu;
     *wall = bench_now() - begin;
-    const struct bench_product product = {.precision = survey->precision,
-                                          .m = (size_t)n,
-                                          .n = (size_t)n,
-                                          .k = (size_t)n,
-                                          .a = survey->a,
-                                          .b = survey->b,
-                                          .c = survey->c};
-    if (!bench_product_right(&product, ENTRIES))
+    if (!clb_trial_product_is_right((clb_precision)survey->precision, (size_t)n, (size_t)n,
+                                    (size_t)n, survey->a, survey->b, survey->c))
         survey->right = false;
     return used;
 }

@@ -3,7 +3,6 @@
 #include "measure.h"
 #include "peers.h"
 #include "trial.h"
-#include "blas/judge.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,16 +38,6 @@ static clb_status run_product(void *argument)
     return good ? CLB_OK : CLB_ERR_OPENCL;
 }
 
-static bool is_right(const struct product *x)
-{
-    const struct clb_before before[CLB_CALL_MATRICES] = {{NULL, 0}};
-    struct clb_verdict verdict;
-    return x->peer->read(x->call.c, x->bytes) &&
-           clb_judge(&(struct clb_judged){.call = &x->call, .before = before}, &verdict) ==
-               CLB_OK &&
-           verdict.failed == NULL;
-}
-
 /* Seconds of a product of order n, NAN where it fails or is wrong. */
 static double time_product(struct product *x, size_t n)
 {
@@ -61,7 +50,9 @@ static double time_product(struct product *x, size_t n)
     if (x->peer->reserve((const size_t[3]){x->bytes, x->bytes, x->bytes}) && write_operands(x) &&
         run_product(x) == CLB_OK)
         seconds = clb_measure_seconds(run_product, x, false);
-    if (isfinite(seconds) && !is_right(x)) {
+    if (isfinite(seconds) && !(x->peer->read(x->call.c, x->bytes) &&
+                               clb_trial_product_is_right(x->call.precision, n, n, n, x->call.a,
+                                                          x->call.b, x->call.c))) {
         clb_fail(0, "%s multiplies wrong matrices of order %zu", x->peer->name, n);
         seconds = NAN;
     }

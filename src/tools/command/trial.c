@@ -182,3 +182,19 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
     const double median = clb_median(seconds, done);
     return (struct clb_trial_time){median, seconds[0], clb_median(cpu, done), done};
 }
+
+bool clb_trial_product_is_right(clb_precision precision, size_t m, size_t n, size_t k, void *a,
+                                void *b, void *c)
+{
+    const struct clb_before before[CLB_CALL_MATRICES] = {{NULL, 0}};
+    struct clb_call call = clb_trial_make(clb_routine_of(CLB_KIND_gemm, precision, false),
+                                          (int64_t)m, (int64_t)n, (int64_t)k, 0);
+    const struct clb_judged question = {.call = &call, .before = before};
+    struct clb_verdict verdict;
+    call.a = a;
+    call.b = b;
+    call.c = c;
+    call.lda = call.ldc = m;
+    call.ldb = k;
+    return clb_judge(&question, &verdict) == CLB_OK && verdict.failed == NULL;
+}

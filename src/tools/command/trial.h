@@ -26,4 +26,8 @@ struct clb_trial_time {
 struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_target *target,
                                     size_t uncounted, size_t calls, double limit);
 
+/* Whether C = A*B, m x k times k x n, column-major without gaps. */
+bool clb_trial_product_is_right(clb_precision precision, size_t m, size_t n, size_t k, void *a,
+                                void *b, void *c);
+
 #endif
