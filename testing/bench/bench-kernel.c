@@ -5,8 +5,8 @@
  * It differs from bench-calls in that nothing crosses the host's memory. Each time is from the
  * enqueue to the end of the queue, over as many launches as take a while. Behind the kernel's name:
  * "raw" where it reads the operands unpacked, and the number of parts that the depth is divided
- * into. CLBLAS_SHIM_DEVICE, _KERNEL and _PARAMS choose what is measured. 256 entries of C are
- * compared with sums in extended precision.
+ * into. CLBLAS_SHIM_DEVICE, _KERNEL and _PARAMS choose what is measured. Products
+ * are judged.
  */
 #include "resident.h"
 

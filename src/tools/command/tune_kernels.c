@@ -18,13 +18,8 @@
 #define LOOKS_BETTER 1.02
 #define IS_BETTER    1.01
 
-struct candidate {
-    clb_precision precision;
-    struct clb_gemm_tuning tuning;
-    bool chosen; /* the values count; otherwise the library's choice */
-};
-
-/* What the last child has found, in memory that it shares; the rate is set last. */
+/* What children have found, in memory that they share; the rate, which is of the last one, is set
+ * last. */
 static struct answer {
     char class[32];
     struct clb_gemm_tuning tuning;
@@ -32,9 +27,9 @@ static struct answer {
 } * answer;
 
 static struct search {
+    clb_precision precision;
     const struct clb_tune_space *space;
-    struct candidate start, now;
-    char class[32];
+    struct clb_gemm_tuning start, now;
     double rate;  /* of `now` */
     json_t *seen; /* sets of values that were tried, as keys */
     size_t tried, failed;
@@ -52,7 +47,7 @@ static void stop(int signal)
 /* ---- a candidate ---- */
 
 /* The values as the user would set them, behind those that the user has set. */
-static void choose_values(const struct candidate *candidate)
+static void choose_values(const struct clb_gemm_tuning *tuning)
 {
     const char *before = getenv("CLBLAS_SHIM_PARAMS");
     struct clb_text list = {0};
@@ -62,27 +57,27 @@ static void choose_values(const struct candidate *candidate)
         char key[CLB_PARAM_KEY_SIZE];
         const clb_param param = search.space->axes[i].param;
         clb_param_key(param, key);
-        if (candidate->tuning.value[param] > 0)
-            clb_text_addf(&list, "%s%s=%zu", i > 0 ? "," : "", key, candidate->tuning.value[param]);
+        if (tuning->value[param] > 0)
+            clb_text_addf(&list, "%s%s=%zu", i > 0 ? "," : "", key, tuning->value[param]);
     }
     if (!list.failed)
         setenv("CLBLAS_SHIM_PARAMS", list.data, 1);
-    setenv("CLBLAS_SHIM_KERNEL", clb_families[candidate->tuning.family].name, 1);
+    setenv("CLBLAS_SHIM_KERNEL", clb_families[tuning->family].name, 1);
     clb_text_free(&list);
 }
 
 static json_t *answer_rate(void *argument)
 {
-    const struct candidate *candidate = argument;
+    const struct clb_gemm_tuning *tuning = argument;
     struct clb_measure measure;
     const struct clb_gemm_variant *variant;
     signal(SIGALRM, SIG_DFL);
     alarm(PATIENCE);
-    if (candidate->chosen)
-        choose_values(candidate);
+    if (tuning != NULL)
+        choose_values(tuning);
     setenv("CLBLAS_SHIM_CACHE_DIR", "none", 1);
-    if (!clb_measure_start(&measure, candidate->precision) ||
-        clb_gemm_variant_get(measure.runtime, candidate->precision, &variant) != CLB_OK)
+    if (!clb_measure_start(&measure, search.precision) ||
+        clb_gemm_variant_get(measure.runtime, search.precision, &variant) != CLB_OK)
         return json_object();
     snprintf(answer->class, sizeof answer->class, "%s", clb_tuning_class(&measure.runtime->device));
     answer->tuning = variant->tuning;
@@ -90,38 +85,37 @@ static json_t *answer_rate(void *argument)
     return json_object();
 }
 
-/* Operations per second; 0: it was not built, is wrong, crashed or hung, or is another row after
- * all, because the library has refused this one. */
-static double rate_of(struct candidate *candidate)
+/* Operations per second of a candidate, or of the library's choice where that is NULL; 0: it was
+ * not built, is wrong, crashed or hung, or is another row after all, because the library has
+ * refused this one. */
+static double rate_of(struct clb_gemm_tuning *tuning)
 {
-    *answer = (struct answer){.rate = 0};
-    json_decref(clb_ask_child(answer_rate, candidate));
+    answer->rate = 0;
+    json_decref(clb_ask_child(answer_rate, tuning));
     double rate = answer->rate;
-    for (size_t i = 0; candidate->chosen && i < search.space->count; i++) {
+    if (tuning == NULL)
+        return rate;
+    for (size_t i = 0; i < search.space->count; i++) {
         const clb_param param = search.space->axes[i].param;
-        const size_t wanted = candidate->tuning.value[param];
+        const size_t wanted = tuning->value[param];
         if (wanted > 0 && answer->tuning.value[param] != wanted)
             rate = 0;
     }
-    search.tried += candidate->chosen;
-    search.failed += candidate->chosen && rate <= 0;
+    search.tried++;
+    search.failed += rate <= 0;
     return rate;
 }
 
 /* The library's own row. False after a message. */
 static bool find_start(clb_precision precision)
 {
-    struct candidate *start = &search.start;
     answer = mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    *start = (struct candidate){.precision = precision};
-    search.rate = answer != MAP_FAILED ? rate_of(start) : 0;
+    search.precision = precision;
+    search.rate = answer != MAP_FAILED ? rate_of(NULL) : 0;
     if (!(search.rate > 0))
         return clb_fail(false, "the device's own kernels can't be measured in this precision");
-    start->tuning = answer->tuning;
-    start->chosen = true;
-    search.space = clb_tune_space_of(start->tuning.family);
-    search.now = *start;
-    memcpy(search.class, answer->class, sizeof search.class);
+    search.start = search.now = answer->tuning;
+    search.space = clb_tune_space_of(search.start.family);
     return true;
 }
 
@@ -141,13 +135,12 @@ static bool was_seen(const size_t *value)
 }
 
 /* True when the candidate is the best now. */
-static bool consider(struct candidate candidate)
+static bool consider(struct clb_gemm_tuning candidate)
 {
-    size_t *value = candidate.tuning.value;
+    size_t *value = candidate.value;
     if (search.space->repair != NULL)
         search.space->repair(value);
-    if (!clb_tune_is_sensible(candidate.tuning.family, value,
-                              clb_precision_real_size(candidate.precision)) ||
+    if (!clb_tune_is_sensible(candidate.family, value, clb_precision_real_size(search.precision)) ||
         was_seen(value))
         return false;
     double rate = rate_of(&candidate);
@@ -166,7 +159,7 @@ static bool consider(struct candidate candidate)
     printf("%10.1f GFLOP/s", 1e-9 * rate);
     for (size_t i = 0; i < search.space->count; i++) {
         const clb_param param = search.space->axes[i].param;
-        const size_t from = search.now.tuning.value[param], to = value[param];
+        const size_t from = search.now.value[param], to = value[param];
         if (from != to)
             printf("  %s %zu -> %zu", clb_params[param].name, from, to);
     }
@@ -184,11 +177,11 @@ static bool sweep(void)
     for (size_t a = 0; a < search.space->count; a++) {
         const struct clb_tune_axis *axis = &search.space->axes[a];
         for (size_t v = 0; v < axis->count && !stopped && clb_now() < search.end; v++) {
-            struct candidate candidate = search.now;
+            struct clb_gemm_tuning candidate = search.now;
             /* A zero is the kernel's default, which can't be asked for in the place of a value. */
-            if (axis->values[v] == 0 && search.start.tuning.value[axis->param] != 0)
+            if (axis->values[v] == 0 && search.start.value[axis->param] != 0)
                 continue;
-            candidate.tuning.value[axis->param] = axis->values[v];
+            candidate.value[axis->param] = axis->values[v];
             better = consider(candidate) || better;
         }
     }
@@ -204,9 +197,9 @@ static json_t *answer_keep(void *unused)
     (void)unused;
     for (size_t i = 0; i < search.space->count; i++)
         params[i] = search.space->axes[i].param;
-    return clb_measure_start(&measure, search.now.precision) &&
-                   clb_tuning_keep(&measure.runtime->device, search.now.precision,
-                                   &search.now.tuning, params, search.space->count)
+    return clb_measure_start(&measure, search.precision) &&
+                   clb_tuning_keep(&measure.runtime->device, search.precision, &search.now, params,
+                                   search.space->count)
                ? json_array()
                : json_object();
 }
@@ -216,7 +209,7 @@ static int conclude(double before)
     clb_bar_clear();
     printf("%zu tried, %zu of them don't work%s\n", search.tried, search.failed,
            stopped ? ", interrupted" : "");
-    if (memcmp(&search.now.tuning, &search.start.tuning, sizeof search.now.tuning) == 0) {
+    if (memcmp(&search.now, &search.start, sizeof search.now) == 0) {
         printf("Nothing is clearly better than the library's own row, %.1f GFLOP/s.\n",
                1e-9 * before);
         return EXIT_SUCCESS;
@@ -224,7 +217,7 @@ static int conclude(double before)
     printf("%.1f GFLOP/s instead of %.1f. A row for src/engine/tuning/gemm.def, to be sent "
            "upstream:\n\n",
            1e-9 * search.rate, 1e-9 * before);
-    clb_tune_print_row(search.class, search.now.precision, &search.now.tuning);
+    clb_tune_print_row(answer->class, search.precision, &search.now);
     json_auto_t *kept = clb_ask_child(answer_keep, NULL);
     if (!json_is_array(kept))
         return clb_fail(CLB_EXIT_FAILED, "the row can't be kept: there is no cache to write to");
@@ -239,14 +232,14 @@ int clb_tune_kernels(clb_precision precision, double seconds)
         return CLB_EXIT_FAILED;
     const double before = search.rate;
     printf("%10.1f GFLOP/s  %s, the library's own row for %s\n", 1e-9 * before,
-           clb_families[search.start.tuning.family].name, search.class);
+           clb_families[search.start.family].name, answer->class);
     fflush(stdout);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     search.begun = clb_now();
     search.end = search.begun + seconds;
     search.seen = json_object();
-    was_seen(search.start.tuning.value);
+    was_seen(search.start.value);
     while (!stopped && clb_now() < search.end && sweep()) {
     }
     int status = conclude(before);
