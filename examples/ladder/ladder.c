@@ -302,23 +302,19 @@ static size_t choose_order(const char *wanted)
 static bool look_at_devices(struct ladder *ladder)
 {
     json_auto_t *list = clb_devices_ready();
-    CLB_EACH(device, json_object_get(list, "devices")) {
-        if (clb_is_true(device, "taken") && clb_option('n') == NULL &&
-            strcmp(clb_text_of(device, "type"), "CPU") == 0)
-            ladder->n = FOR_CPU;
-    }
+    if (clb_option('n') == NULL && clb_devices_on_cpu(list))
+        ladder->n = FOR_CPU;
     return list != NULL;
 }
 
 /* What --json has written once. */
-static int show(struct ladder *ladder)
+static int show(const struct ladder *ladder)
 {
-    if (ladder->as_json)
+    if (ladder->as_json) {
         clb_json_print(ladder->result);
-    else
+    } else {
         print_header(ladder->result);
-    CLB_EACH(rung, json_object_get(ladder->result, "rungs")) {
-        if (!ladder->as_json)
+        CLB_EACH(rung, json_object_get(ladder->result, "rungs"))
             print_rung(rung);
     }
     return EXIT_SUCCESS;

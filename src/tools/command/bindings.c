@@ -50,7 +50,7 @@ static size_t count_definitions(const char *path)
     return json_object_size(clb_elf_read(path)->defines);
 }
 
-static bool is_shim(const char *path)
+bool clb_is_shim(const char *path)
 {
     return strstr(clb_base_name(path), "libclblas_shim.so") != NULL;
 }
@@ -95,10 +95,11 @@ static void read_binding(struct process *process, char *from)
     if (rest == NULL || (name = strchr(rest, '`')) == NULL || (end = strchr(++name, '\'')) == NULL)
         return;
     *end = '\0';
-    process->shim = process->shim || is_shim(to) || is_shim(from);
+    process->shim = process->shim || clb_is_shim(to) || clb_is_shim(from);
     json_object_set_new(process->bindings->objects, to, json_true());
     json_object_set_new(process->bindings->objects, from, json_true());
-    if (!is_shim(from) && (clb_name_is_ours(name) || is_decorated(name) || is_like_lapack(name)))
+    if (!clb_is_shim(from) &&
+        (clb_name_is_ours(name) || is_decorated(name) || is_like_lapack(name)))
         json_array_append_new(process->rows, json_pack("[s,s,s]", name, from, to));
 }
 
@@ -169,7 +170,7 @@ static void judge(const struct process *process, const char *name, const char *f
     const bool ours = clb_name_is_ours(name);
     /* A package's own copy of a BLAS, in the folder where the tools that make wheels put it. */
     const bool bundled = strstr(to, "/site-packages/") != NULL || strstr(to, ".libs/") != NULL;
-    if (ours && is_shim(to)) {
+    if (ours && clb_is_shim(to)) {
         add_row(bindings, "caught", name, from, to, "");
         bindings->caught++;
     } else if (ours) {
@@ -226,7 +227,7 @@ const char *clb_bindings_own_blas(const struct clb_bindings *bindings)
         json_object_update(needed, clb_elf_read(path)->needs);
     CLB_EACH_MEMBER(path, unused, bindings->objects) {
         /* What other files are linked with is a shared BLAS. */
-        if (!is_shim(path) && count_definitions(path) > 0 &&
+        if (!clb_is_shim(path) && count_definitions(path) > 0 &&
             json_object_get(needed, clb_base_name(path)) == NULL)
             own = path;
     }

@@ -161,8 +161,9 @@ void clb_bindings_read(struct clb_bindings *bindings, const char *path);
  * NULL: none. */
 const char *clb_bindings_own_blas(const struct clb_bindings *bindings);
 
-/* The name of a file without its folder. */
+/* The name of a file without its folder; whether it is the shim's. */
 const char *clb_base_name(const char *path);
+bool clb_is_shim(const char *path);
 
 /* ---- blas.c: the next BLAS ---- */
 
@@ -180,6 +181,8 @@ json_t *clb_next_describe(const char *library);
 json_t *clb_devices_list(void);
 /* The same, NULL after a message also where no device is taken. */
 json_t *clb_devices_ready(void);
+const json_t *clb_devices_taken(const json_t *list); /* NULL: none */
+bool clb_devices_on_cpu(const json_t *list);         /* whether that is a CPU */
 void clb_devices_print(FILE *stream, const json_t *list);
 
 /* ---- report.c: sums of reports ---- */

@@ -130,6 +130,20 @@ json_t *clb_devices_ready(void)
     return NULL;
 }
 
+const json_t *clb_devices_taken(const json_t *list)
+{
+    CLB_EACH(device, json_object_get(list, "devices")) {
+        if (clb_is_true(device, "taken"))
+            return device;
+    }
+    return NULL;
+}
+
+bool clb_devices_on_cpu(const json_t *list)
+{
+    return strcmp(clb_text_of(clb_devices_taken(list), "type"), "CPU") == 0;
+}
+
 /* ---- the table ---- */
 
 static void print_device(FILE *stream, const json_t *device)

@@ -40,24 +40,10 @@ void clb_say(const char *format, ...)
 
 /* ---- devices and the next BLAS ---- */
 
-const json_t *clb_doctor_taken(const json_t *devices)
-{
-    CLB_EACH(device, json_object_get(devices, "devices")) {
-        if (clb_is_true(device, "taken"))
-            return device;
-    }
-    return NULL;
-}
-
-bool clb_doctor_taken_is_cpu(const json_t *devices)
-{
-    return strcmp(clb_text_of(clb_doctor_taken(devices), "type"), "CPU") == 0;
-}
-
 static void judge_devices(const json_t *list)
 {
     const char *problem = clb_text_of(list, "problem");
-    const json_t *cache = json_object_get(list, "cache"), *taken = clb_doctor_taken(list);
+    const json_t *cache = json_object_get(list, "cache"), *taken = clb_devices_taken(list);
     CLB_EACH(device, json_object_get(list, "devices")) {
         if (clb_number_of(device, "memory") == 0 && *problem == '\0')
             clb_find(CLB_FOUND_NOTE, "%s: %s", clb_text_of(device, "platform"),
@@ -116,7 +102,7 @@ static json_t *list_profiles(const char *folder, const char *device)
 /* Link and profiles of the device that is taken. */
 static void add_state(json_t *devices)
 {
-    const json_t *taken = clb_doctor_taken(devices);
+    const json_t *taken = clb_devices_taken(devices);
     if (taken == NULL)
         return;
     const bool unified = clb_is_true(taken, "unified");
@@ -199,7 +185,7 @@ void clb_doctor_next(const json_t *next, const json_t *devices, bool of_program)
         clb_say("\nNext BLAS: none was found.\n");
         return;
     }
-    judge_next(next, of_program, clb_doctor_taken_is_cpu(devices));
+    judge_next(next, of_program, clb_devices_on_cpu(devices));
     clb_say("\nNext BLAS: %s%s%s\n  %.1f GFLOP/s (dgemm, n = 512)", library,
             *config != '\0' ? ": " : "", config, 1e-9 * clb_number_of(next, "flops"));
     if (clb_number_of(next, "threads") > 0)

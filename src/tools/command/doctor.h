@@ -22,8 +22,6 @@ void clb_say(const char *format, ...) CLB_PRINTF(1, 2);
 
 /* ---- doctor.c ---- */
 
-const json_t *clb_doctor_taken(const json_t *devices); /* the device that is used; NULL: none */
-bool clb_doctor_taken_is_cpu(const json_t *devices);
 /* Judge and print a next BLAS, as clb_next_describe describes it. */
 void clb_doctor_next(const json_t *next, const json_t *devices, bool of_program);
 

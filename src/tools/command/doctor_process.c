@@ -70,7 +70,7 @@ void clb_doctor_process(long pid)
     ssize_t length = readlink(exe, target, sizeof target - 1);
     target[length > 0 ? length : 0] = '\0';
     CLB_EACH_MEMBER(path, unused, paths) {
-        if (strstr(clb_base_name(path), "libclblas_shim.so") != NULL)
+        if (clb_is_shim(path))
             shim = path;
         const struct clb_elf *elf = clb_elf_read(path);
         if (shim != path && json_object_size(elf->defines) > 0)

@@ -281,7 +281,7 @@ static void judge_report(const struct results *results, const json_t *next, cons
                  saved = estimate_saved(all, next), device = clb_number_of(all, "device"),
                  flops = clb_number_of(all, "product_flops"),
                  seconds = clb_number_of(all, "product_seconds");
-    const bool same_cpu = clb_doctor_taken_is_cpu(devices) && clb_is_true(next, "optimised"),
+    const bool same_cpu = clb_devices_on_cpu(devices) && clb_is_true(next, "optimised"),
                slow = seconds > 0 && flops < 0.9 * rate * seconds;
     say_works(all, next, saved);
     if (device == 0)
