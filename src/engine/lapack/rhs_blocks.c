@@ -345,13 +345,13 @@ struct clb_solve clb_solve_of(const struct clb_call *call, void *context,
                               .progress = progress};
     struct clb_shape b = {0};
     (void)(clb_call_shape(call, 'B', &b) || clb_call_shape(call, 'C', &b));
-    solve.call.right = call->right;
+    solve.call.right = call->right && clb_signature_has(call, 's');
     solve.call.m = b.rows;
     solve.call.n = b.cols;
     solve.call.b = b.data;
     solve.call.ldb = b.ld;
     solve.call.alpha = clb_scalar_of(call->precision, 1);
-    solve.cols_a = call->right ? b.cols : b.rows;
+    solve.cols_a = solve.call.right ? b.cols : b.rows;
     return solve;
 }
 
