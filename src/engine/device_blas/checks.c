@@ -8,7 +8,8 @@
 #include <string.h>
 
 static struct clb_check systems[CLB_PRECISIONS], panels[CLB_PRECISIONS], blocks[CLB_PRECISIONS];
-_Atomic bool clb_systems_passed[CLB_PRECISIONS], clb_panels_passed[CLB_PRECISIONS];
+const struct clb_workspace *_Atomic clb_known_workspaces[CLB_PRECISIONS];
+const struct clb_getf2 *_Atomic clb_known_panels[CLB_PRECISIONS];
 
 /* What a check is asked for, of panels those like this one; and what it works with. */
 struct dense_check {
@@ -57,6 +58,25 @@ static struct clb_dmat matrix_of(const struct clb_trial *trial, size_t i)
     return (struct clb_dmat){trial->memory[i]->mem, 0, matrix.rows, matrix.cols, matrix.ld};
 }
 
+/* Note what has been checked, but for variants of tests, which may change them. */
+static clb_status remember(const struct dense_check *check)
+{
+    static struct clb_workspace workspaces[CLB_PRECISIONS];
+    static struct clb_getf2 like[CLB_PRECISIONS];
+    const clb_precision precision = check->variant->precision;
+    const struct clb_gemm_variant *all = atomic_load(&clb_gemm_variants[precision]);
+    if (all == NULL || clb_plain_variant(all) != check->variant)
+        return CLB_OK;
+    if (check->step == CLB_STEP_SYSTEMS) {
+        CLB_TRY(clb_workspace_choose(&workspaces[precision], check->runtime, check->variant));
+        atomic_store(&clb_known_workspaces[precision], &workspaces[precision]);
+    } else if (check->step == CLB_STEP_PANELS) {
+        like[precision] = check->like;
+        atomic_store(&clb_known_panels[precision], &like[precision]);
+    }
+    return CLB_OK;
+}
+
 /* A launch whose groups wait for each other in vain fails, so of panels a failure of OpenCL means
  * that the device can't factor them. */
 static clb_status run_check(void *argument)
@@ -70,6 +90,7 @@ static clb_status run_check(void *argument)
     if (status == CLB_OK) {
         check->workspace = &workspace;
         status = check->check_all(check);
+        CLB_THEN(status, remember(check));
         clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
     }
     return status == CLB_ERR_OPENCL && check->step == CLB_STEP_PANELS ? CLB_ERR_BUILD : status;
@@ -216,12 +237,8 @@ clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gem
     check.limits.other_m = right.m;
     check.limits.other_n = right.n;
     check.limits.other_k = right.k;
-    clb_status status =
-        clb_check_once(&systems[variant->precision], "triangular systems are not the device's",
-                       run_check, &check, sizeof check);
-    if (status == CLB_OK)
-        clb_systems_passed[variant->precision] = true;
-    return status;
+    return clb_check_once(&systems[variant->precision], "triangular systems are not the device's",
+                          run_check, &check, sizeof check);
 }
 
 /* ---- panels of LU ---- */
@@ -267,7 +284,7 @@ static clb_status check_all_panels(struct dense_check *check)
 {
     struct clb_getf2 *like = &check->like;
     const struct clb_check_size largest = largest_panel(like);
-    CLB_TRY(clb_getf2_get_program(like, check->workspace));
+    CLB_TRY(clb_getf2_choose(like, check->workspace));
     size_t width = like->width, block = like->block, group = like->group;
     const struct clb_check_size sizes[] = {{5, 3, 0},
                                            {1, 1, 0},
@@ -297,12 +314,8 @@ clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_va
         .check_all = check_all_panels,
         .limits = {.m = largest.m, .n = largest.n, .k = like.block, .triangle = CLB_MAX_BLOCK},
         .like = like};
-    clb_status status =
-        clb_check_once(&panels[variant->precision], "the device's panels are not used", run_check,
-                       &check, sizeof check);
-    if (status == CLB_OK)
-        clb_panels_passed[variant->precision] = true;
-    return status;
+    return clb_check_once(&panels[variant->precision], "the device's panels are not used",
+                          run_check, &check, sizeof check);
 }
 
 /* ---- diagonal blocks of Cholesky ---- */

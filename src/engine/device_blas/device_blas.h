@@ -214,33 +214,32 @@ clb_status clb_getf2_read(struct clb_getf2 *panel, struct clb_workspace *workspa
 /* ---- programs.c ---- */
 
 /* Begin a workspace or a panel: what is the same for all of a variant, programs and the sizes that
- * are compiled into them. That of the variant that all calls have is chosen once. */
-extern const struct clb_workspace *_Atomic clb_known_workspaces[CLB_PRECISIONS];
-extern const struct clb_getf2 *_Atomic clb_known_panels[CLB_PRECISIONS];
+ * are compiled into them. */
 clb_status clb_workspace_choose(struct clb_workspace *workspace, struct clb_runtime *runtime,
                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_getf2_choose(struct clb_getf2 *panel,
-                            struct clb_workspace *workspace) CLB_MUST_CHECK;
+                            const struct clb_workspace *workspace) CLB_MUST_CHECK;
 /* The variant itself, or that of a split family for what the family does not compute. */
 static inline const struct clb_gemm_variant *
 clb_plain_variant(const struct clb_gemm_variant *variant)
 {
     return variant->split ? variant->plain : variant;
 }
-/* For the checks: set the sizes of strips and groups; and the program too. */
+/* For the checks: set the sizes of strips and groups. */
 void clb_getf2_set_shape(struct clb_getf2 *panel, const struct clb_device *device,
                          const struct clb_gemm_variant *variant);
-clb_status clb_getf2_get_program(struct clb_getf2 *panel,
-                                 struct clb_workspace *workspace) CLB_MUST_CHECK;
 
 /* ---- checks.c ---- */
 
 /* Build, launch and check the kernels. Only the first call of each precision does the work
- * (clb_check_once). Whether they have passed: */
+ * (clb_check_once). */
 clb_status clb_workspace_check(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_getf2_check(struct clb_runtime *runtime,
                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-extern _Atomic bool clb_systems_passed[CLB_PRECISIONS], clb_panels_passed[CLB_PRECISIONS];
+/* Begun ones of the variant that all calls of a precision have, whose kernels have passed. NULL:
+ * not yet, or another's have. */
+extern const struct clb_workspace *_Atomic clb_known_workspaces[CLB_PRECISIONS];
+extern const struct clb_getf2 *_Atomic clb_known_panels[CLB_PRECISIONS];
 
 #endif

@@ -71,21 +71,25 @@ static clb_status getf2_get_memory(struct clb_getf2 *panel, struct clb_workspace
     return status == CLB_OK && panel->state_host == NULL ? CLB_ERR_NOMEM : status;
 }
 
-static clb_status getf2_begin(struct clb_getf2 *panel, struct clb_workspace *workspace)
+/* That of the workspace's variant, where it is known. */
+static const struct clb_getf2 *getf2_known_for(const struct clb_workspace *workspace)
 {
     const clb_precision precision = workspace->variant->precision;
     const struct clb_workspace *like = atomic_load(&clb_known_workspaces[precision]);
-    const struct clb_getf2 *known = atomic_load(&clb_known_panels[precision]);
-    if (like == NULL || known == NULL || like->variant != workspace->variant)
-        return clb_getf2_choose(panel, workspace);
-    *panel = *known;
-    return CLB_OK;
+    return like != NULL && like->variant == workspace->variant
+               ? atomic_load(&clb_known_panels[precision])
+               : NULL;
 }
 
 clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                              size_t cols)
 {
-    clb_status status = getf2_begin(panel, workspace);
+    const struct clb_getf2 *known = getf2_known_for(workspace);
+    clb_status status = CLB_OK;
+    if (known != NULL)
+        *panel = *known;
+    else
+        status = clb_getf2_choose(panel, workspace);
     panel->rows = rows;
     panel->cols = cols;
     CLB_THEN(status, getf2_get_memory(panel, workspace));
@@ -99,7 +103,7 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
 {
     clb_status status = CLB_OK;
     *panel = (struct clb_getf2){0};
-    if (!clb_panels_passed[workspace->variant->precision])
+    if (getf2_known_for(workspace) == NULL)
         status = clb_getf2_check(workspace->runtime, workspace->variant);
     return status == CLB_OK ? clb_getf2_prepare(panel, workspace, rows, cols) : status;
 }

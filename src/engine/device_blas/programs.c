@@ -1,23 +1,9 @@
-/* The programs of workspaces and of panels, and the sizes that are compiled into them. They are
- * chosen once for the variant that all calls of a precision have. */
+/* The programs of workspaces and of panels, and the sizes that are compiled into them. */
 #include "device_blas.h"
 
 #include "engine/kernel/kernels.h"
 
 #include <stdio.h>
-
-const struct clb_workspace *_Atomic clb_known_workspaces[CLB_PRECISIONS];
-const struct clb_getf2 *_Atomic clb_known_panels[CLB_PRECISIONS];
-
-/* Guards the writing of these: whoever is first. */
-static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
-
-/* Others are the tests', which may change them. */
-static bool is_everybodys(const struct clb_gemm_variant *variant)
-{
-    const struct clb_gemm_variant *all = atomic_load(&clb_gemm_variants[variant->precision]);
-    return all != NULL && clb_plain_variant(all) == variant;
-}
 
 /* ---- workspaces ---- */
 
@@ -99,19 +85,9 @@ static void set_cuts(struct clb_workspace *workspace)
 clb_status clb_workspace_choose(struct clb_workspace *workspace, struct clb_runtime *runtime,
                                 const struct clb_gemm_variant *variant)
 {
-    static struct clb_workspace chosen[CLB_PRECISIONS];
     *workspace = (struct clb_workspace){.runtime = runtime, .variant = variant};
-    clb_status status = get_programs(workspace);
     set_cuts(workspace);
-    if (status != CLB_OK || !is_everybodys(variant))
-        return status;
-    clb_lock(&lock);
-    if (atomic_load(&clb_known_workspaces[variant->precision]) == NULL) {
-        chosen[variant->precision] = *workspace;
-        atomic_store(&clb_known_workspaces[variant->precision], &chosen[variant->precision]);
-    }
-    clb_unlock(&lock);
-    return CLB_OK;
+    return get_programs(workspace);
 }
 
 /* ---- panels of LU ---- */
@@ -139,12 +115,13 @@ void clb_getf2_set_shape(struct clb_getf2 *panel, const struct clb_device *devic
 }
 
 /* With shuffles that take fewer instructions, where the device has them. */
-clb_status clb_getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
+clb_status clb_getf2_choose(struct clb_getf2 *panel, const struct clb_workspace *workspace)
 {
     const clb_precision precision = workspace->variant->precision;
     const bool warps = clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS);
     clb_status status = CLB_ERR_BUILD;
     char options[160];
+    *panel = (struct clb_getf2){0};
     clb_getf2_set_shape(panel, &workspace->runtime->device, workspace->variant);
     for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
         snprintf(options, sizeof options,
@@ -156,21 +133,4 @@ clb_status clb_getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *
         status = clb_program_get(workspace->runtime, &clb_kernel_getf2, options, &panel->program);
     }
     return status;
-}
-
-clb_status clb_getf2_choose(struct clb_getf2 *panel, struct clb_workspace *workspace)
-{
-    static struct clb_getf2 chosen[CLB_PRECISIONS];
-    const clb_precision precision = workspace->variant->precision;
-    *panel = (struct clb_getf2){0};
-    clb_status status = clb_getf2_get_program(panel, workspace);
-    if (status != CLB_OK || !is_everybodys(workspace->variant))
-        return status;
-    clb_lock(&lock);
-    if (atomic_load(&clb_known_panels[precision]) == NULL) {
-        chosen[precision] = *panel;
-        atomic_store(&clb_known_panels[precision], &chosen[precision]);
-    }
-    clb_unlock(&lock);
-    return CLB_OK;
 }

@@ -61,14 +61,11 @@ static clb_status workspace_get_memory(struct clb_workspace *workspace,
 
 /* ---- open and close ---- */
 
-static clb_status workspace_begin(struct clb_workspace *workspace, struct clb_runtime *runtime,
-                                  const struct clb_gemm_variant *variant)
+/* That of the variant, where it is known. */
+static const struct clb_workspace *known_for(const struct clb_gemm_variant *variant)
 {
     const struct clb_workspace *known = atomic_load(&clb_known_workspaces[variant->precision]);
-    if (known == NULL || known->variant != variant)
-        return clb_workspace_choose(workspace, runtime, variant);
-    *workspace = *known;
-    return CLB_OK;
+    return known != NULL && known->variant == variant ? known : NULL;
 }
 
 clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
@@ -76,7 +73,12 @@ clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
                                         const struct clb_gemm_variant *variant,
                                         const struct clb_workspace_limits *limits)
 {
-    clb_status status = workspace_begin(workspace, runtime, variant);
+    const struct clb_workspace *known = known_for(variant);
+    clb_status status = CLB_OK;
+    if (known != NULL)
+        *workspace = *known;
+    else
+        status = clb_workspace_choose(workspace, runtime, variant);
     CLB_THEN(status, clb_queue_set_acquire(runtime, &workspace->queue_set));
     if (status == CLB_OK) {
         workspace->queue = workspace->queue_set->queue;
@@ -93,7 +95,7 @@ clb_status clb_workspace_prepare(struct clb_runtime *runtime,
     const struct clb_gemm_variant *plain = clb_plain_variant(variant);
     if (plain == NULL)
         return CLB_ERR_UNSUPPORTED;
-    return clb_systems_passed[plain->precision] ? CLB_OK : clb_workspace_check(runtime, plain);
+    return known_for(plain) != NULL ? CLB_OK : clb_workspace_check(runtime, plain);
 }
 
 clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
