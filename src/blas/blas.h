@@ -14,22 +14,6 @@ struct clb_rect {
 
 /* ---- products ---- */
 
-struct clb_level3;
-
-/* C = alpha*op(A)*op(B) + beta*C; op(A) is m x k, op(B) k x n, C m x n (BLAS xGEMM). The scalars
- * and matrices are of type `precision`. */
-struct clb_gemm {
-    clb_precision precision;
-    clb_op transa, transb;
-    size_t m, n, k;
-    const void *alpha, *a, *b, *beta;
-    void *c;
-    size_t lda, ldb, ldc;
-    /* Extensions for the other Level 3 routines: structured operands, a second term, a triangle of
-     * C. NULL: plain GEMM. */
-    const struct clb_level3 *level3;
-};
-
 /* How an operand is stored. Of the last three structures only one triangle is read; on the diagonal
  * of a Hermitian matrix only the real parts are read, on that of a unit triangular matrix
  * nothing. */
@@ -46,7 +30,7 @@ typedef union clb_scalar {
     double d[2];
 } clb_scalar;
 
-struct clb_level3_operand {
+struct clb_gemm_operand {
     const void *data;
     size_t ld;
     clb_op op; /* CLB_OP_N for symmetric and Hermitian operands */
@@ -57,8 +41,10 @@ struct clb_level3_operand {
 typedef enum { CLB_REGION_FULL, CLB_REGION_UPPER, CLB_REGION_LOWER } clb_region;
 
 /* C := sum over terms of alpha[t]*op(A[t])*op(B[t]) + beta*C, on the region of C only. op(A) is m x
- * k, op(B) k x n, C m x n; m = n where the region is a triangle. None of m, n, k is 0.
+ * k, op(B) k x n, C m x n; m = n where the region is a triangle. None of m, n, k is 0. The matrices
+ * are of type `precision`.
  *
+ *   gemm           one term, general operands, all of C
  *   symm, hemm     one operand is symmetric or Hermitian
  *   syrk, herk     a = A, b = A^T or A^H (ops N and T or C, or T or C and N), a triangle
  *   syr2k, her2k   two terms: A*B^T + B*A^T; alpha[1] is alpha[0], for her2k its conjugate
@@ -68,10 +54,10 @@ typedef enum { CLB_REGION_FULL, CLB_REGION_UPPER, CLB_REGION_LOWER } clb_region;
  * Any combination of these is computed, with these limits: at most one operand of a term is not
  * general; an operand in place is general and not transposed; two different alphas are conjugates,
  * and then the two terms without alpha are adjoints of each other, as in her2k. */
-struct clb_level3 {
+struct clb_gemm {
     clb_precision precision;
     size_t m, n, k, terms;
-    struct clb_level3_operand a[2], b[2];
+    struct clb_gemm_operand a[2], b[2];
     clb_scalar alpha[2], beta;
     void *c;
     size_t ldc;

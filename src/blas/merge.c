@@ -119,11 +119,11 @@ void clb_gemm_progress_free(struct clb_gemm_progress *progress)
 clb_status clb_gemm_distrust(const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {
     const void *zero = clb_scalar_of(problem->precision, 0);
-    bool in_place = problem->level3 != NULL && problem->level3->in_place;
-    bool reads_c = memcmp(problem->beta, zero, clb_precision_size(problem->precision)) != 0;
-    for (size_t i = 0; i < progress->parts && !in_place && !reads_c; i++)
+    bool reads_c = problem->in_place ||
+                   memcmp(&problem->beta, zero, clb_precision_size(problem->precision)) != 0;
+    for (size_t i = 0; i < progress->parts && !reads_c; i++)
         progress->written[i] = false;
-    if (in_place || reads_c)
+    if (reads_c)
         clb_log(CLB_LOG_WARN, "a command has failed, perhaps of a part that is written already");
     return CLB_ERR_OPENCL;
 }

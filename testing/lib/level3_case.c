@@ -26,7 +26,7 @@ static clb_scalar scalar(clb_precision precision, double re, double im)
     return x;
 }
 
-static void spoil_operand(struct dense *x, const struct clb_level3_operand *operand)
+static void spoil_operand(struct dense *x, const struct clb_gemm_operand *operand)
 {
     for (size_t j = 0; j < x->cols && operand->shape != CLB_STRUCTURE_GENERAL; j++) {
         for (size_t i = 0; i < x->rows; i++) {
@@ -41,9 +41,9 @@ static void spoil_operand(struct dense *x, const struct clb_level3_operand *oper
     dense_remember(x);
 }
 
-static struct clb_level3_operand operand(const struct dense *x, clb_op op)
+static struct clb_gemm_operand operand(const struct dense *x, clb_op op)
 {
-    return (struct clb_level3_operand){.data = dense_data(x), .ld = x->ld, .op = op};
+    return (struct clb_gemm_operand){.data = dense_data(x), .ld = x->ld, .op = op};
 }
 
 /* Rows and columns of what is stored for a w x k operand. */
@@ -55,12 +55,12 @@ static void make_general(struct dense *x, clb_precision precision, size_t rows, 
 
 static void make_one_sided(struct level3_case *x, clb_structure shape, uint64_t *seed)
 {
-    struct clb_level3 *p = &x->problem;
+    struct clb_gemm *p = &x->problem;
     bool right = random_below(seed, 2), triangular = shape == CLB_STRUCTURE_TRIANGULAR;
     p->k = right ? p->n : p->m;
     dense_make(&x->a, p->precision, p->k, p->k, 5, seed);
     dense_make(&x->b, p->precision, p->m, p->n, 5, seed);
-    struct clb_level3_operand a =
+    struct clb_gemm_operand a =
         operand(&x->a, triangular ? (clb_op)random_below(seed, 3) : CLB_OP_N);
     a.shape = shape;
     a.upper = random_below(seed, 2);
@@ -76,7 +76,7 @@ static void make_one_sided(struct level3_case *x, clb_structure shape, uint64_t 
 
 static void make_two_sided(struct level3_case *x, clb_op other, uint64_t *seed)
 {
-    struct clb_level3 *p = &x->problem;
+    struct clb_gemm *p = &x->problem;
     bool transposed = random_below(seed, 2);
     p->m = p->n;
     make_general(&x->a, p->precision, p->n, p->k, transposed, seed);
@@ -96,7 +96,7 @@ static void make_two_sided(struct level3_case *x, clb_op other, uint64_t *seed)
 
 static void make_gemmtr(struct level3_case *x, uint64_t *seed)
 {
-    struct clb_level3 *p = &x->problem;
+    struct clb_gemm *p = &x->problem;
     clb_op a = (clb_op)random_below(seed, 3), b = (clb_op)random_below(seed, 3);
     p->m = p->n;
     make_general(&x->a, p->precision, p->n, p->k, a != CLB_OP_N, seed);
@@ -116,7 +116,7 @@ bool level3_in_region(const struct level3_case *x, size_t i, size_t j)
 
 static void make_c(struct level3_case *x, bool clear, uint64_t *seed)
 {
-    struct clb_level3 *p = &x->problem;
+    struct clb_gemm *p = &x->problem;
     dense_make(&x->c, p->precision, p->m, p->n, 5, seed);
     for (size_t j = 0; j < p->n; j++) {
         for (size_t i = 0; i < p->m; i++) {
@@ -134,7 +134,7 @@ static void make_c(struct level3_case *x, bool clear, uint64_t *seed)
 void level3_make(struct level3_case *x, level3_routine routine, clb_precision precision,
                  size_t largest, uint64_t *seed)
 {
-    struct clb_level3 *p = &x->problem;
+    struct clb_gemm *p = &x->problem;
     bool real = clb_precision_parts(precision) == 1, clear = random_below(seed, 4) == 0;
     *x = (struct level3_case){.routine = routine,
                               .problem = {.precision = precision,
@@ -189,8 +189,8 @@ void level3_restore(struct level3_case *x)
 /* ---- the result ---- */
 
 /* Element (i, j) of op(X), from what was there before. */
-static number element(const struct level3_case *x, const struct clb_level3_operand *operand,
-                      size_t i, size_t j)
+static number element(const struct level3_case *x, const struct clb_gemm_operand *operand, size_t i,
+                      size_t j)
 {
     const struct dense *matrix = operand->data == dense_data(&x->a) ? &x->a : &x->b;
     size_t row = operand->op == CLB_OP_N ? i : j, col = operand->op == CLB_OP_N ? j : i;
@@ -214,7 +214,7 @@ static number element(const struct level3_case *x, const struct clb_level3_opera
 /* What an entry should be, and the size of what it is the sum of. */
 static number expected(const struct level3_case *x, size_t i, size_t j, long double *size)
 {
-    const struct clb_level3 *p = &x->problem;
+    const struct clb_gemm *p = &x->problem;
     const number beta = dense_scalar(p->precision, &p->beta);
     number sum = 0;
     *size = 0;
@@ -247,7 +247,7 @@ static bool same_bits(const struct dense *x, size_t i, size_t j)
 void level3_check_part(const struct level3_case *x, const struct clb_rect *part, bool written,
                        const char *what)
 {
-    const struct clb_level3 *p = &x->problem;
+    const struct clb_gemm *p = &x->problem;
     const struct dense *c = result_of(x);
     size_t parts = clb_precision_parts(p->precision);
     for (size_t j = part->col; j < part->col + part->cols; j++) {
@@ -270,7 +270,7 @@ void level3_check_part(const struct level3_case *x, const struct clb_rect *part,
 
 static bool is_promised(const struct level3_case *x, const struct clb_rect *r)
 {
-    const struct clb_level3 *p = &x->problem;
+    const struct clb_gemm *p = &x->problem;
     if (p->in_place && p->b[0].data == p->c && (r->row != 0 || r->rows != p->m))
         return false;
     if (p->in_place && p->a[0].data == p->c && (r->col != 0 || r->cols != p->n))
@@ -285,7 +285,7 @@ static bool is_promised(const struct level3_case *x, const struct clb_rect *r)
 void level3_check_rest(const struct level3_case *x, const struct clb_gemm_progress *progress,
                        const char *what)
 {
-    const struct clb_level3 *p = &x->problem;
+    const struct clb_gemm *p = &x->problem;
     unsigned char *count = calloc(p->m, p->n);
     bool once = true;
     for (size_t q = 0; q < progress->parts; q++) {

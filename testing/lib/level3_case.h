@@ -21,7 +21,7 @@ typedef enum level3_routine {
 
 struct level3_case {
     level3_routine routine;
-    struct clb_level3 problem;
+    struct clb_gemm problem;
     struct dense a, b, c; /* C is B in place */
     char name[64];
 };

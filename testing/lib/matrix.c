@@ -126,20 +126,18 @@ void gemm_make(struct gemm_case *g, uint64_t *seed, size_t pad)
 struct clb_gemm gemm_problem(const struct gemm_case *g)
 {
     const bool single = g->precision == CLB_S;
-    return (struct clb_gemm){.precision = g->precision,
-                             .transa = g->transa,
-                             .transb = g->transb,
-                             .m = g->m,
-                             .n = g->n,
-                             .k = g->k,
-                             .alpha = single ? (const void *)&g->alpha_s : &g->alpha,
-                             .beta = single ? (const void *)&g->beta_s : &g->beta,
-                             .a = matrix_data(&g->a),
-                             .b = matrix_data(&g->b),
-                             .c = matrix_data(&g->c),
-                             .lda = g->a.ld,
-                             .ldb = g->b.ld,
-                             .ldc = g->c.ld};
+    return (struct clb_gemm){
+        .precision = g->precision,
+        .m = g->m,
+        .n = g->n,
+        .k = g->k,
+        .terms = 1,
+        .a = {{matrix_data(&g->a), g->a.ld, g->transa}},
+        .b = {{matrix_data(&g->b), g->b.ld, g->transb}},
+        .alpha = {single ? (clb_scalar){.s = {g->alpha_s}} : (clb_scalar){.d = {g->alpha}}},
+        .beta = single ? (clb_scalar){.s = {g->beta_s}} : (clb_scalar){.d = {g->beta}},
+        .c = matrix_data(&g->c),
+        .ldc = g->c.ld};
 }
 
 void gemm_free(struct gemm_case *g)

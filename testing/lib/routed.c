@@ -31,7 +31,6 @@ static size_t fake_next(const struct clb_host_blas *host, const struct clb_call 
 bool routed_gemm(const struct gemm_case *g)
 {
     const bool single = g->precision == CLB_S;
-    const struct clb_gemm problem = gemm_problem(g);
     struct clb_symbol *symbol =
         &clb_symbols[single ? CLB_SYMBOL_sgemm_plain : CLB_SYMBOL_dgemm_plain];
     struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = fake_next}};
@@ -39,8 +38,8 @@ bool routed_gemm(const struct gemm_case *g)
         .precision = g->precision,
         .transa = g->transa,
         .transb = g->transb,
-        .alpha = problem.alpha,
-        .beta = problem.beta,
+        .alpha = single ? (const void *)&g->alpha_s : &g->alpha,
+        .beta = single ? (const void *)&g->beta_s : &g->beta,
         .a = matrix_data(&g->a),
         .b = matrix_data(&g->b),
         .c = matrix_data(&g->c),

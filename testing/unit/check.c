@@ -37,18 +37,17 @@ static clb_status multiply(struct clb_runtime *runtime, clb_precision precision,
     dense_make(&a, precision, n, n, 5, seed);
     dense_make(&b, precision, n, n, 5, seed);
     dense_make(&c, precision, n, n, 5, seed);
-    const struct clb_gemm problem = {.precision = precision,
-                                     .m = n,
-                                     .n = n,
-                                     .k = n,
-                                     .alpha = clb_scalar_of(precision, 1),
-                                     .beta = clb_scalar_of(precision, 0),
-                                     .a = dense_data(&a),
-                                     .b = dense_data(&b),
-                                     .c = dense_data(&c),
-                                     .lda = a.ld,
-                                     .ldb = b.ld,
-                                     .ldc = c.ld};
+    const struct clb_gemm problem = {
+        .precision = precision,
+        .m = n,
+        .n = n,
+        .k = n,
+        .terms = 1,
+        .a = {{.data = dense_data(&a), .ld = a.ld}},
+        .b = {{.data = dense_data(&b), .ld = b.ld}},
+        .alpha = {clb_scalar_get(precision, true, clb_scalar_of(precision, 1))},
+        .c = dense_data(&c),
+        .ldc = c.ld};
     clb_status status = clb_gemm_run(runtime, variant, &problem, &progress);
     for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
         number sum = dense_get(&c, e % n, e / n);

@@ -108,7 +108,7 @@ static void second_rows(void *argument)
 
 static struct clb_gemm shape(clb_precision precision, size_t m, size_t n, size_t k)
 {
-    return (struct clb_gemm){.precision = precision, .m = m, .n = n, .k = k};
+    return (struct clb_gemm){.precision = precision, .m = m, .n = n, .k = k, .terms = 1};
 }
 
 /* Rectangles of C, each entry counted. */
@@ -170,9 +170,9 @@ static void check_plan(const struct clb_gemm_variant *variant, const struct clb_
            "the counts don't fit the extents");
     expect(plan->c_slots >= 1 && plan->c_slots <= 2, "slots");
     expect(plan->raw ? plan->slots[0] == 0 : plan->slots[0] >= 1, "slots of A");
-    expect(!plan->raw || (plan->direct && problem->transa == CLB_OP_N), "A is not packed");
+    expect(!plan->raw || (plan->direct && problem->a[0].op == CLB_OP_N), "A is not packed");
     expect(plan->direct ? plan->slots[1] == 0 : plan->slots[1] >= 1, "slots of B");
-    expect(!plan->direct || (problem->m <= value[CLB_PARAM_DIRECT] && problem->transb == CLB_OP_N),
+    expect(!plan->direct || (problem->m <= value[CLB_PARAM_DIRECT] && problem->b[0].op == CLB_OP_N),
            "B is not packed, m = %zu", problem->m);
 }
 

@@ -64,7 +64,7 @@ static bool run(struct clb_runtime *runtime, struct level3_case *x, const char *
     const struct clb_rect all = {0, 0, x->problem.m, x->problem.n};
     if (variant == NULL)
         return false;
-    clb_status status = clb_level3_run(runtime, variant, &x->problem, &progress);
+    clb_status status = clb_gemm_run(runtime, variant, &x->problem, &progress);
     scaled_runs += progress.kernel != NULL && strstr(progress.kernel, "-scaled") != NULL;
     if (status == CLB_OK) {
         expect(progress.parts > 0, "%s: no parts", what);
@@ -116,8 +116,8 @@ static void infinity_in_b(void *argument)
         size_t col = random_below(&setting->seed, x.problem.n);
         dense_set(&x.b, row, col, i % 2 != 0 ? INFINITY : NAN);
         dense_remember(&x.b);
-        clb_status status = clb_level3_run(runtime, variant_of(runtime, x.problem.precision),
-                                           &x.problem, &progress);
+        clb_status status =
+            clb_gemm_run(runtime, variant_of(runtime, x.problem.precision), &x.problem, &progress);
         for (size_t p = 0; p < progress.parts; p++) {
             const struct clb_rect *part = &progress.part[p];
             bool hit = x.problem.b[0].data == x.problem.c

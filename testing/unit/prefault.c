@@ -258,7 +258,6 @@ static void untouched(void *argument)
 {
     const struct setting *setting = argument;
     static const size_t gaps[] = {0, 5, 2000};
-    const double one = 1, zero = 0;
     const size_t m = 1500, n = 420, k = 24;
     clb_runtime_state state;
     const struct clb_gemm_variant *variant;
@@ -281,13 +280,11 @@ static void untouched(void *argument)
                                    .m = m,
                                    .n = n,
                                    .k = k,
-                                   .alpha = &one,
-                                   .beta = &zero,
-                                   .a = a,
-                                   .b = b,
+                                   .terms = 1,
+                                   .a = {{.data = a, .ld = m}},
+                                   .b = {{.data = b, .ld = k}},
+                                   .alpha = {{.d = {1}}},
                                    .c = memory + at,
-                                   .lda = m,
-                                   .ldb = k,
                                    .ldc = ldc};
         struct clb_gemm_progress progress;
         clb_status status = clb_gemm_run(runtime, variant, &problem, &progress);

@@ -133,9 +133,10 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
 {
     size_t element = clb_precision_size(problem->precision);
     clb_precision precision = problem->precision;
-    bool triangle = clb_gemm_region(problem) != CLB_REGION_FULL && rect->row == rect->col;
-    bool copies = clb_scalar_equal(precision, problem->alpha, clb_scalar_of(precision, 1)) &&
-                  clb_scalar_equal(precision, problem->beta, clb_scalar_of(precision, 0));
+    bool triangle = problem->region != CLB_REGION_FULL && rect->row == rect->col;
+    bool copies =
+        clb_scalar_equal(precision, clb_gemm_factor(problem), clb_scalar_of(precision, 1)) &&
+        clb_scalar_equal(precision, &problem->beta, clb_scalar_of(precision, 0));
     if (triangle || !copies || problem->n * problem->ldc * element < LARGE_MATRIX) {
         clb_merge_part(problem, rect, p, ldp);
         return;

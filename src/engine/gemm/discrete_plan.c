@@ -36,7 +36,7 @@
 
 static size_t tall_band(const struct clb_gemm *problem)
 {
-    if (clb_gemm_region(problem) != CLB_REGION_FULL)
+    if (problem->region != CLB_REGION_FULL)
         return 0;
     return clb_min(TALL_BAND / clb_max(problem->k, 1), TALL_COLUMN) /
            clb_precision_size(problem->precision);
@@ -59,7 +59,7 @@ static size_t band(const struct clb_gemm_variant *variant, const struct clb_gemm
     const bool is_a = role == CLB_OPERAND_A;
     size_t extent = is_a ? problem->m : problem->n, other = is_a ? problem->n : problem->m;
     size_t override = value[is_a ? CLB_PARAM_BAND_M : CLB_PARAM_BAND_N];
-    bool short_pieces = is_a == ((is_a ? problem->transa : problem->transb) == CLB_OP_N);
+    bool short_pieces = is_a == ((is_a ? problem->a[0].op : problem->b[0].op) == CLB_OP_N);
     size_t filling = units * unit[0] * unit[1] / clb_max(other, 1);
     size_t wanted = clb_min(clb_max(clb_div_up(extent, short_pieces ? STEPS_SHORT : STEPS),
                                     clb_max(value[CLB_PARAM_BAND_MIN], filling)),
@@ -241,9 +241,9 @@ static void search_blocks(const struct clb_gemm_variant *variant, const struct c
                           double *least, struct clb_discrete_plan *best)
 {
     bool columns = clb_gemm_has_whole_columns(problem), lines = clb_gemm_has_whole_rows(problem);
-    if (clb_gemm_region(problem) != CLB_REGION_FULL && !plan_squares(variant, problem, &plan))
+    if (problem->region != CLB_REGION_FULL && !plan_squares(variant, problem, &plan))
         return;
-    if (clb_gemm_region(problem) == CLB_REGION_FULL && (columns || lines))
+    if (problem->region == CLB_REGION_FULL && (columns || lines))
         plan_whole(variant, problem, &plan);
     size_t most_rows = columns ? 1 : MAX_BLOCKS, most_cols = lines ? 1 : MAX_BLOCKS;
     for (size_t rows = 1; rows <= most_rows; rows++) {
@@ -270,8 +270,8 @@ static void search_blocks(const struct clb_gemm_variant *variant, const struct c
  * role. */
 static bool is_shared(const struct clb_gemm *problem)
 {
-    bool shared = clb_gemm_region(problem) != CLB_REGION_FULL;
-    for (size_t t = 0; t < clb_gemm_terms(problem); t++)
+    bool shared = problem->region != CLB_REGION_FULL;
+    for (size_t t = 0; t < problem->terms; t++)
         shared = shared && clb_gemm_transposed_term(problem, t) < CLB_MAX_TERMS;
     return shared;
 }
@@ -327,10 +327,10 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
          * results come down only while the others are multiplied; with fewer of these the downloads
          * would take longest. C of few tiles comes down in no time, and its products are many
          * launches: with slab after slab only the last one's are left to do after the last load. */
-        best->slab_by_slab = best->part != 0 && best->slabs > 1 && clb_gemm_terms(problem) == 1 &&
-                             (problem->level3 == NULL || best->shared);
+        best->slab_by_slab = best->part != 0 && best->slabs > 1 && problem->terms == 1 &&
+                             (clb_gemm_is_plain(problem) || best->shared);
         best->first_slabs =
-            best->slab_by_slab || (problem->level3 == NULL && best->slabs > 2) ? 1 : 0;
+            best->slab_by_slab || (clb_gemm_is_plain(problem) && best->slabs > 2) ? 1 : 0;
         return CLB_OK;
     }
     return plan_blocks(variant, problem, &limits, plan, best) ? CLB_OK : CLB_ERR_NOMEM;
@@ -429,7 +429,7 @@ static void add_slab(struct builder *builder, clb_operand_role role, size_t i0, 
     struct clb_piece piece[3];
     if (plan->shared) {
         size_t transposed_term = clb_gemm_transposed_term(builder->problem, pass.term);
-        size_t per_term = plan->slabs / clb_gemm_terms(builder->problem);
+        size_t per_term = plan->slabs / builder->problem->terms;
         target[1] =
             (struct clb_pack_target){CLB_OPERAND_B, slab % per_term + transposed_term * per_term,
                                      builder->schedule->operand[1][transposed_term].conjugated};
@@ -521,7 +521,7 @@ static void add_rectangle(struct builder *builder, struct clb_rect rect)
  * piece, and the rectangles beside them. */
 static void add_diagonal(struct builder *builder, size_t first, size_t size)
 {
-    bool lower = clb_gemm_region(builder->problem) == CLB_REGION_LOWER;
+    bool lower = builder->problem->region == CLB_REGION_LOWER;
     size_t square = builder->plan->square;
     for (size_t j = 0; j < size; j += square) {
         size_t cols = clb_min(square, size - j), end = j + cols;
@@ -535,7 +535,7 @@ static void add_diagonal(struct builder *builder, size_t first, size_t size)
  * region bands of rows and of columns are the same. */
 static void add_strip(struct builder *builder, struct clb_rect rect)
 {
-    clb_region region = clb_gemm_region(builder->problem);
+    clb_region region = builder->problem->region;
     size_t band = builder->plan->band[0], end = rect.row + rect.rows,
            col_end = rect.col + rect.cols;
     if (region == CLB_REGION_FULL || rect.rows == 0 || rect.cols == 0) {
@@ -669,7 +669,7 @@ clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct 
     size_t outer_count = plan->down_first ? block_cols : block_rows;
     size_t inner_count = plan->down_first ? block_rows : block_cols;
     *schedule = (struct clb_schedule){0};
-    for (size_t i = 0; i < 2 * clb_gemm_terms(problem); i++)
+    for (size_t i = 0; i < 2 * problem->terms; i++)
         schedule->operand[i % 2][i / 2] =
             clb_operand_of_term(problem, (clb_operand_role)(i % 2), i / 2);
     for (size_t outer = 0; outer < outer_count; outer++) {

@@ -36,7 +36,8 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     *progress = (struct clb_gemm_progress){0};
     if (variant->split && problem->k < variant->tuning.value[CLB_PARAM_MIN_K])
         variant = variant->plain;
-    if (problem->level3 == NULL)
+    const bool plain = clb_gemm_is_plain(problem);
+    if (plain)
         variant =
             clb_gemm_for(variant, runtime->device.units, problem->m, problem->n,
                          clb_min(problem->k, clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1)));
@@ -45,7 +46,7 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
                         variant->tuning.value[CLB_PARAM_STREAM] != 0 || variant->split;
         struct clb_program *expander = NULL;
         clb_status status = CLB_OK;
-        if (problem->level3 != NULL)
+        if (!plain)
             status = clb_structure_prepare(runtime, variant, problem, !discrete, &expander);
         if (status == CLB_OK && !discrete) {
             status = clb_gemm_run_unified(runtime, variant, problem, expander, progress);
@@ -67,63 +68,17 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     }
 }
 
-/* ---- the other Level 3 routines ---- */
-
-clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                          const struct clb_level3 *problem, struct clb_gemm_progress *progress)
-{
-    bool scaled = problem->terms > 1 &&
-                  !clb_scalar_equal(problem->precision, &problem->alpha[0], &problem->alpha[1]);
-    const struct clb_gemm product = {
-        .precision = problem->precision,
-        .transa = problem->a[0].op,
-        .transb = problem->b[0].op,
-        .m = problem->m,
-        .n = problem->n,
-        .k = problem->k,
-        .alpha = scaled ? clb_scalar_of(problem->precision, 1) : &problem->alpha[0],
-        .a = problem->a[0].data,
-        .b = problem->b[0].data,
-        .beta = problem->in_place ? clb_scalar_of(problem->precision, 0) : &problem->beta,
-        .c = problem->c,
-        .lda = problem->a[0].ld,
-        .ldb = problem->b[0].ld,
-        .ldc = problem->ldc,
-        .level3 = problem};
-    return clb_gemm_run(runtime, variant, &product, progress);
-}
-
 /* ---- calls ---- */
 
-static clb_status run_gemm(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_call *call, struct clb_gemm_progress *progress)
-{
-    const struct clb_gemm problem = {.precision = call->precision,
-                                     .transa = call->transa,
-                                     .transb = call->transb,
-                                     .m = call->m,
-                                     .n = call->n,
-                                     .k = call->k,
-                                     .alpha = call->alpha,
-                                     .a = call->a,
-                                     .b = call->b,
-                                     .beta = call->beta,
-                                     .c = call->c,
-                                     .lda = call->lda,
-                                     .ldb = call->ldb,
-                                     .ldc = call->ldc};
-    return clb_gemm_run(runtime, variant, &problem, progress);
-}
-
-/* The operands of the other routines, and the number of terms. `right`: A is on the right side. */
-static void set_operands(const struct clb_call *call, bool right, struct clb_level3 *level3)
+/* The operands, and the number of terms. `right`: A is on the right side. */
+static void set_operands(const struct clb_call *call, bool right, struct clb_gemm *problem)
 {
     const bool hermitian = clb_routine_has_flag(call->routine, 'h');
     const clb_op other = call->transa != CLB_OP_N ? CLB_OP_N : hermitian ? CLB_OP_C : CLB_OP_T;
-    struct clb_level3_operand a = {
+    struct clb_gemm_operand a = {
         .data = call->a, .ld = call->lda, .op = call->transa, .upper = call->upper};
-    struct clb_level3_operand b = {.data = call->b, .ld = call->ldb};
-    level3->terms = 1;
+    struct clb_gemm_operand b = {.data = call->b, .ld = call->ldb};
+    problem->terms = 1;
     switch (call->kind) {
     case CLB_KIND_symm:
         a.op = CLB_OP_N;
@@ -139,47 +94,45 @@ static void set_operands(const struct clb_call *call, bool right, struct clb_lev
         break;
     case CLB_KIND_syr2k:
         b.op = a.op;
-        level3->terms = 2;
-        level3->a[1] = b;
-        level3->b[1] = a;
-        b.op = level3->b[1].op = other;
+        problem->terms = 2;
+        problem->a[1] = b;
+        problem->b[1] = a;
+        b.op = problem->b[1].op = other;
         break;
     default:
         b.op = call->transb;
     }
-    level3->a[0] = right ? b : a;
-    level3->b[0] = right ? a : b;
+    problem->a[0] = right ? b : a;
+    problem->b[0] = right ? a : b;
 }
 
 clb_status clb_product_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_call *call, struct clb_gemm_progress *progress)
 {
-    if (call->kind == CLB_KIND_gemm)
-        return run_gemm(runtime, variant, call, progress);
     const clb_precision precision = call->precision;
     const bool hermitian = clb_routine_has_flag(call->routine, 'h');
     const bool one_side = call->kind == CLB_KIND_symm || call->kind == CLB_KIND_trmm;
     const bool in_place = call->kind == CLB_KIND_trmm;
-    struct clb_level3 level3 = {
+    struct clb_gemm problem = {
         .precision = precision,
         .m = call->m,
         .n = call->n,
         .k = one_side ? (size_t)clb_call_size(call, 'o') : call->k,
         .c = in_place ? call->b : call->c,
         .ldc = in_place ? call->ldb : call->ldc,
-        .region = one_side      ? CLB_REGION_FULL
-                  : call->upper ? CLB_REGION_UPPER
-                                : CLB_REGION_LOWER,
+        .region = one_side || call->kind == CLB_KIND_gemm ? CLB_REGION_FULL
+                  : call->upper                           ? CLB_REGION_UPPER
+                                                          : CLB_REGION_LOWER,
         .real_diagonal = hermitian && !one_side,
         .in_place = in_place,
     };
-    level3.alpha[0] =
+    problem.alpha[0] =
         clb_scalar_get(precision, clb_routine_has_flag(call->routine, '*'), call->alpha);
-    level3.alpha[1] =
-        hermitian ? clb_scalar_conjugate(precision, level3.alpha[0]) : level3.alpha[0];
+    problem.alpha[1] =
+        hermitian ? clb_scalar_conjugate(precision, problem.alpha[0]) : problem.alpha[0];
     if (!in_place)
-        level3.beta =
+        problem.beta =
             clb_scalar_get(precision, clb_routine_has_flag(call->routine, '+'), call->beta);
-    set_operands(call, one_side && call->right, &level3);
-    return clb_level3_run(runtime, variant, &level3, progress);
+    set_operands(call, one_side && call->right, &problem);
+    return clb_gemm_run(runtime, variant, &problem, progress);
 }

@@ -9,31 +9,24 @@ struct clb_call;
 struct clb_gemm_variant;
 struct clb_runtime;
 
-/* Run on the device. On failure, the parts of C that *progress does not call written must be
- * computed elsewhere; they are untouched, except that they may have been overwritten where C is not
- * read. When this returns, no command that uses the caller's memory is outstanding. The caller
- * frees *progress. */
-clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                        const struct clb_gemm *problem,
-                        struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-
-/* The Level 3 routines other than GEMM, as extensions of a product of general matrices: symmetric,
- * Hermitian and triangular operands, results of which only a triangle is computed, and sums of two
- * products.
+/* Run on the device: products of general matrices, and as extensions of these the other Level 3
+ * routines, with symmetric, Hermitian and triangular operands, results of which only a triangle is
+ * computed, and sums of two products.
  *
- * Run on the device. CLB_ERR_RANGE: an operand is triangular, and parts of the product that are not
- * finite were not written, because zeros outside the triangle were multiplied as well; the other
- * parts are written. As with clb_gemm_run, the parts of C that *progress does not call written are
- * untouched unless C is not read, no command is outstanding on return, and the caller frees
- * *progress. The parts don't overlap and cover the region of C, and
+ * On failure, the parts of C that *progress does not call written must be computed elsewhere; they
+ * are untouched, except that they may have been overwritten where C is not read. When this returns,
+ * no command that uses the caller's memory is outstanding. The caller frees *progress.
+ * CLB_ERR_RANGE: an operand is triangular, and parts of the product that are not finite were not
+ * written, because zeros outside the triangle were multiplied as well; the other parts are written.
+ * The parts don't overlap and cover the region of C, and
  *   - in a triangular region each part is either inside the triangle, or a square on the diagonal
  *     (its `row` is its `col`), of which only the triangle is meant;
  *   - in place the parts are independent: blocks of all rows (left) or all columns (right);
  *   - otherwise they are any rectangles.
  * No parts: nothing was begun. */
-clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                          const struct clb_level3 *problem,
-                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        const struct clb_gemm *problem,
+                        struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 /* Run a valid call of a Level 3 routine other than xTRSM by one of them. */
 clb_status clb_product_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,

@@ -7,28 +7,30 @@
 
 /* ---- operands ---- */
 
+static bool factors_differ(const struct clb_gemm *problem)
+{
+    return problem->terms > 1 &&
+           !clb_scalar_equal(problem->precision, &problem->alpha[0], &problem->alpha[1]);
+}
+
+const void *clb_gemm_factor(const struct clb_gemm *problem)
+{
+    return factors_differ(problem) ? clb_scalar_of(problem->precision, 1) : &problem->alpha[0];
+}
+
 /* Where her2k's two factors differ, one matrix is scaled instead: the one that is taken without op
  * in the first term and conjugate transposed in the second. */
-static const void *scale_of(const struct clb_level3 *level3, clb_operand_role role, size_t term)
+static const void *scale_of(const struct clb_gemm *problem, clb_operand_role role, size_t term)
 {
-    clb_operand_role scaled = level3->a[0].op == CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
-    bool differ = level3->terms > 1 &&
-                  !clb_scalar_equal(level3->precision, &level3->alpha[0], &level3->alpha[1]);
-    return differ && (role == scaled) == (term == 0) ? &level3->alpha[0] : NULL;
+    clb_operand_role scaled = problem->a[0].op == CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
+    return factors_differ(problem) && (role == scaled) == (term == 0) ? &problem->alpha[0] : NULL;
 }
 
 struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_operand_role role,
                                        size_t term)
 {
     bool is_a = role == CLB_OPERAND_A;
-    const struct clb_level3 *level3 = problem->level3;
-    const struct clb_level3_operand x = level3 != NULL
-                                            ? (is_a ? level3->a : level3->b)[term]
-                                            : (struct clb_level3_operand){
-                                                  .data = is_a ? problem->a : problem->b,
-                                                  .ld = is_a ? problem->lda : problem->ldb,
-                                                  .op = is_a ? problem->transa : problem->transb,
-                                              };
+    const struct clb_gemm_operand x = (is_a ? problem->a : problem->b)[term];
     return (struct clb_operand){
         .role = role,
         .host = x.data,
@@ -39,7 +41,7 @@ struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_opera
         .shape = x.shape,
         .upper = x.upper,
         .unit = x.unit,
-        .scale = level3 != NULL ? scale_of(level3, role, term) : NULL,
+        .scale = scale_of(problem, role, term),
     };
 }
 
@@ -110,6 +112,13 @@ struct clb_operand clb_operand_other_half(const struct clb_operand *x)
     return mirrored;
 }
 
+bool clb_gemm_is_plain(const struct clb_gemm *problem)
+{
+    return problem->terms == 1 && problem->region == CLB_REGION_FULL &&
+           problem->a[0].shape == CLB_STRUCTURE_GENERAL &&
+           problem->b[0].shape == CLB_STRUCTURE_GENERAL;
+}
+
 static bool is_shaped(const struct clb_operand *x)
 {
     return x->shape != CLB_STRUCTURE_GENERAL || x->scale != NULL;
@@ -118,7 +127,7 @@ static bool is_shaped(const struct clb_operand *x)
 bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
 {
     bool expanded = false;
-    for (size_t i = 0; i < 2 * clb_gemm_terms(problem); i++) {
+    for (size_t i = 0; i < 2 * problem->terms; i++) {
         const struct clb_operand x = clb_operand_of_term(problem, (clb_operand_role)(i % 2), i / 2);
         expanded = expanded || (is_shaped(&x) && !clb_operand_packs_triangle(variant, &x));
     }
@@ -127,7 +136,7 @@ bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct c
 
 size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term)
 {
-    size_t transposed_term = clb_gemm_terms(problem) - 1 - term;
+    size_t transposed_term = problem->terms - 1 - term;
     const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, term);
     const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, transposed_term);
     bool same = a.host == b.host && a.ld == b.ld && a.depth_contiguous == b.depth_contiguous &&
@@ -144,21 +153,16 @@ double clb_gemm_bytes(const struct clb_gemm *problem)
 
 /* ---- the depth ---- */
 
-size_t clb_gemm_terms(const struct clb_gemm *problem)
-{
-    return problem->level3 != NULL ? problem->level3->terms : 1;
-}
-
 size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab)
 {
-    return clb_gemm_terms(problem) * clb_div_up(problem->k, slab);
+    return problem->terms * clb_div_up(problem->k, slab);
 }
 
 /* True when passes must go from the last slab to the first: a slab of a triangle i <= p has only
  * the first elements of the width in its support, and only the last slab has all of them. */
 static bool structure_is_reversed(const struct clb_gemm *problem)
 {
-    for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
+    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; role++) {
         const struct clb_operand x = clb_operand_of_term(problem, (clb_operand_role)role, 0);
         if (x.shape == CLB_STRUCTURE_TRIANGULAR && !is_low(&x))
             return true;
@@ -208,15 +212,14 @@ struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
 {
     const ptrdiff_t row = (ptrdiff_t)rect->row, col = (ptrdiff_t)rect->col;
     const ptrdiff_t depth = (ptrdiff_t)pass->p0;
-    clb_region region = clb_gemm_region(problem);
-    if (problem->level3 == NULL || !variant->family->has_skip)
+    if (!variant->family->has_skip)
         return (struct clb_skip){0};
     struct clb_skip cut = {skip_of(problem, CLB_OPERAND_A, pass->term) |
                                skip_of(problem, CLB_OPERAND_B, pass->term),
                            row - depth, col - depth, row - col};
-    if (region != CLB_REGION_FULL && rect->row < rect->col + rect->cols &&
+    if (problem->region != CLB_REGION_FULL && rect->row < rect->col + rect->cols &&
         rect->col < rect->row + rect->rows)
-        cut.kind |= region == CLB_REGION_LOWER ? CLB_SKIP_LOWER : CLB_SKIP_UPPER;
+        cut.kind |= problem->region == CLB_REGION_LOWER ? CLB_SKIP_LOWER : CLB_SKIP_UPPER;
     return cut;
 }
 
@@ -238,9 +241,9 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
     const size_t *value = variant->tuning.value;
     size_t wanted = clb_max(value[CLB_PARAM_SLAB], 1), k = problem->k;
     size_t parts = clb_precision_parts(problem->precision);
-    if (problem->level3 == NULL && k * parts >= value[CLB_PARAM_DEEP_K])
+    if (clb_gemm_is_plain(problem) && k * parts >= value[CLB_PARAM_DEEP_K])
         wanted = clb_min(wanted, value[CLB_PARAM_DEEP_SLAB] / parts);
-    for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
+    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; role++) {
         const struct clb_operand x = clb_operand_of_term(problem, (clb_operand_role)role, 0);
         size_t unit = clb_gemm_unit(variant, x.role);
         if (x.shape == CLB_STRUCTURE_GENERAL ||
@@ -257,19 +260,14 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
 
 /* ---- the region of C ---- */
 
-clb_region clb_gemm_region(const struct clb_gemm *problem)
-{
-    return problem->level3 != NULL ? problem->level3->region : CLB_REGION_FULL;
-}
-
 bool clb_gemm_has_whole_columns(const struct clb_gemm *problem)
 {
-    return problem->level3 != NULL && problem->level3->in_place && problem->c == problem->b;
+    return problem->in_place && problem->c == problem->b[0].data;
 }
 
 bool clb_gemm_has_whole_rows(const struct clb_gemm *problem)
 {
-    return problem->level3 != NULL && problem->level3->in_place && problem->c == problem->a;
+    return problem->in_place && problem->c == problem->a[0].data;
 }
 
 size_t clb_gemm_square_unit(const struct clb_gemm_variant *variant)
@@ -283,9 +281,8 @@ size_t clb_gemm_square_unit(const struct clb_gemm_variant *variant)
 
 bool clb_gemm_adds_zeros(const struct clb_gemm *problem)
 {
-    const struct clb_level3 *level3 = problem->level3;
-    return level3 != NULL && (level3->a[0].shape == CLB_STRUCTURE_TRIANGULAR ||
-                              level3->b[0].shape == CLB_STRUCTURE_TRIANGULAR);
+    return problem->a[0].shape == CLB_STRUCTURE_TRIANGULAR ||
+           problem->b[0].shape == CLB_STRUCTURE_TRIANGULAR;
 }
 
 bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
@@ -306,8 +303,8 @@ struct clb_prefault clb_gemm_prefault(const struct clb_gemm *problem, size_t mod
 static void merge_real(const struct clb_gemm *problem, const char *p, char *c)
 {
     size_t real = clb_precision_real_size(problem->precision);
-    clb_merge_tile(real == sizeof(float) ? CLB_S : CLB_D, 1, 1, problem->alpha, p, 1, problem->beta,
-                   c, 1);
+    clb_merge_tile(real == sizeof(float) ? CLB_S : CLB_D, 1, 1, clb_gemm_factor(problem), p, 1,
+                   &problem->beta, c, 1);
     if (clb_precision_parts(problem->precision) > 1)
         memset(c + real, 0, real);
 }
@@ -316,12 +313,12 @@ static void merge_triangle(const struct clb_gemm *problem, const struct clb_rect
                            const char *p, size_t ldp, char *c)
 {
     size_t element = clb_precision_size(problem->precision), n = part->cols;
-    bool lower = problem->level3->region == CLB_REGION_LOWER;
-    size_t apart = problem->level3->real_diagonal; /* the diagonal for itself */
+    bool lower = problem->region == CLB_REGION_LOWER;
+    size_t apart = problem->real_diagonal; /* the diagonal for itself */
     for (size_t j = 0; j < n; j++, p += ldp * element, c += problem->ldc * element) {
         size_t first = lower ? j + apart : 0, end = lower ? n : j + 1 - apart;
-        clb_merge_tile(problem->precision, end - first, 1, problem->alpha, p + first * element, ldp,
-                       problem->beta, c + first * element, problem->ldc);
+        clb_merge_tile(problem->precision, end - first, 1, clb_gemm_factor(problem),
+                       p + first * element, ldp, &problem->beta, c + first * element, problem->ldc);
         if (apart != 0)
             merge_real(problem, p + j * element, c + j * element);
     }
@@ -332,11 +329,11 @@ void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part,
 {
     size_t element = clb_precision_size(problem->precision);
     char *c = (char *)problem->c + (part->row + part->col * problem->ldc) * element;
-    if (clb_gemm_region(problem) != CLB_REGION_FULL && part->row == part->col)
+    if (problem->region != CLB_REGION_FULL && part->row == part->col)
         merge_triangle(problem, part, p, ldp, c);
     else
-        clb_merge_tile(problem->precision, part->rows, part->cols, problem->alpha, p, ldp,
-                       problem->beta, c, problem->ldc);
+        clb_merge_tile(problem->precision, part->rows, part->cols, clb_gemm_factor(problem), p, ldp,
+                       &problem->beta, c, problem->ldc);
 }
 
 /* ---- buffers ---- */

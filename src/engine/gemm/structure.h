@@ -104,13 +104,19 @@ clb_status clb_structure_build(struct clb_runtime *runtime, const struct clb_gem
 clb_status clb_structure_check(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* Must be called before a problem with `level3` is run: builds, launches and checks the kernels
+/* Must be called before a problem that is not plain is run: builds, launches and checks the kernels
  * that it needs and plain products don't, once for each precision. *program is then the program
  * that expands operands, if that is needed; CLB_ERR_UNSUPPORTED when a kernel miscalculates. */
 clb_status clb_structure_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant,
                                  const struct clb_gemm *problem, bool on_device,
                                  struct clb_program **program) CLB_MUST_CHECK;
+
+/* True when it is xGEMM's: one term of general operands, all of C. */
+bool clb_gemm_is_plain(const struct clb_gemm *problem);
+
+/* The factor of a finished sum; where the terms' differ, operands are scaled instead. */
+const void *clb_gemm_factor(const struct clb_gemm *problem);
 
 /* The term whose B is the transpose of the A of `term`, from the same memory; CLB_MAX_TERMS when
  * there is none. */
@@ -129,8 +135,7 @@ struct clb_pass {
     size_t term, p0, k;
 };
 
-/* Products that are added up; the passes of all of them. */
-size_t clb_gemm_terms(const struct clb_gemm *problem);
+/* The passes of all terms. */
 size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab);
 /* Pass number `index`. The order is such that the first pass has all of C in its support, and the
  * others may only add to it. */
@@ -158,8 +163,6 @@ struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
 
 /* ---- the region of C ---- */
 
-/* The part of C that is computed. */
-clb_region clb_gemm_region(const struct clb_gemm *problem);
 /* True when C must be written in blocks of whole columns (trmm from the left), or of whole rows
  * (from the right). */
 bool clb_gemm_has_whole_columns(const struct clb_gemm *problem);

@@ -117,9 +117,7 @@ static clb_status build_and_check(void *argument)
 
 static bool has_triangle(const struct clb_gemm *problem)
 {
-    const struct clb_level3 *level3 = problem->level3;
-    return level3->region != CLB_REGION_FULL || level3->a[0].shape == CLB_STRUCTURE_TRIANGULAR ||
-           level3->b[0].shape == CLB_STRUCTURE_TRIANGULAR;
+    return problem->region != CLB_REGION_FULL || clb_gemm_adds_zeros(problem);
 }
 
 clb_status clb_structure_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)

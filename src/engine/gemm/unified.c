@@ -59,7 +59,7 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
 /* Packing B pays only when every packed element is multiplied with many rows of A. */
 static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
 {
-    return problem->transb == CLB_OP_N && problem->level3 == NULL &&
+    return problem->b[0].op == CLB_OP_N && clb_gemm_is_plain(problem) &&
            problem->m <= variant->tuning.value[CLB_PARAM_DIRECT] &&
            clb_direct_prepare(variant) == CLB_OK;
 }
@@ -74,9 +74,9 @@ static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct 
 static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                           const struct clb_gemm_plan *plan)
 {
-    size_t terms = clb_gemm_terms(problem);
+    size_t terms = problem->terms;
     bool adjoint = false;
-    if (clb_gemm_region(problem) == CLB_REGION_FULL || !clb_gemm_shares_panels(variant) ||
+    if (problem->region == CLB_REGION_FULL || !clb_gemm_shares_panels(variant) ||
         plan->kept != CLB_OPERAND_A || plan->tile_rows > 1 ||
         (terms > 1 && plan->slots[CLB_OPERAND_A] < plan->slabs))
         return CLB_OP_N;
@@ -155,7 +155,7 @@ static struct planner get_planner(const struct clb_gemm_variant *variant,
         .variant = variant,
         .problem = problem,
         .unit = {clb_gemm_unit(variant, CLB_OPERAND_A), clb_gemm_unit(variant, CLB_OPERAND_B)},
-        .square = clb_gemm_region(problem) != CLB_REGION_FULL,
+        .square = problem->region != CLB_REGION_FULL,
         .whole = {clb_gemm_has_whole_columns(problem), clb_gemm_has_whole_rows(problem)},
         .tile = {value[CLB_PARAM_TM], value[CLB_PARAM_TN]},
         .max_alloc = max_alloc};
@@ -223,7 +223,7 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
         (struct clb_gemm_plan){.slab = even_tile(problem->k, clb_gemm_slab(variant, problem, true),
                                                  clb_gemm_depth_unit(variant)),
                                .direct = plan_is_direct(variant, problem)};
-    plan->raw = plan->direct && problem->transa == CLB_OP_N && problem->n <= MOST_RAW;
+    plan->raw = plan->direct && problem->a[0].op == CLB_OP_N && problem->n <= MOST_RAW;
     struct planner planner = get_planner(variant, problem, max_alloc);
     planner.budget = modest;
     if (modest < available && plan_within(&planner, plan))
@@ -304,7 +304,7 @@ static clb_status open_operands(struct unified_run *run)
     struct {
         const char *begin, *end;
     } range[2 * CLB_MAX_TERMS];
-    const size_t count = 2 * clb_gemm_terms(problem);
+    const size_t count = 2 * problem->terms;
     for (size_t x = 0; x < count; x++) {
         struct clb_operand *operand = &run->operand[x % 2][x / 2];
         *operand = clb_operand_of_term(problem, (clb_operand_role)(x % 2), x / 2);
@@ -499,7 +499,7 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
     const struct unified_tile *tile = &run->tile[index];
     const struct clb_rect *block = &tile->block;
     size_t slot = index % plan->c_slots, turn = index % plan->queues;
-    size_t term_slabs = plan->slabs / clb_gemm_terms(run->problem);
+    size_t term_slabs = plan->slabs / run->problem->terms;
     struct clb_queue *queue = queue_of(run, turn);
     clb_operand_role other = plan->kept == CLB_OPERAND_A ? CLB_OPERAND_B : CLB_OPERAND_A;
     bool transposed = plan->b_op_of_a != CLB_OP_N;
@@ -617,7 +617,7 @@ static struct clb_rect trim(clb_region region, struct clb_rect block)
 static size_t list_parts(const struct clb_gemm *problem, const struct clb_rect *rect,
                          struct clb_rect *part)
 {
-    const clb_region region = clb_gemm_region(problem);
+    const clb_region region = problem->region;
     struct clb_rect unused[2], one = *rect;
     size_t count = 0, end = rect->row + rect->rows, col_end = rect->col + rect->cols;
     size_t width = clb_gemm_has_whole_columns(problem) ? PART_COLS : rect->cols;
@@ -648,7 +648,7 @@ static clb_status make_tiles(struct unified_run *run, struct clb_gemm_progress *
     for (size_t i = 0; i < blocks; i++) {
         struct unified_tile *tile = &run->tile[run->tiles];
         tile->block = clb_gemm_tile(&run->plan, run->problem, i);
-        tile->rect = trim(clb_gemm_region(run->problem), tile->block);
+        tile->rect = trim(run->problem->region, tile->block);
         if (tile->rect.rows == 0)
             continue;
         tile->first_part = parts;
