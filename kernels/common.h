@@ -1,6 +1,5 @@
 /* What every kernel file begins with: its precision, and names that depend on it. The host defines
- * CLB_DOUBLE and CLB_COMPLEX; the defaults here and in the kernel files are for files that are
- * compiled alone. */
+ * CLB_DOUBLE and CLB_COMPLEX, unless the kernels only copy. */
 
 /* 0: float, 1: double. */
 #ifndef CLB_DOUBLE

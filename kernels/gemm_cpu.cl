@@ -30,48 +30,16 @@
 #define CLB_SHAPES 0
 #endif
 
-/* The defaults are for AVX-512 (tuned on an AMD EPYC of family 26 under PoCL 3.1, November 2026).
- * For AVX2: CLB_MR 16 (double 8), CLB_NR 6, CLB_NC 252, CLB_KC 384, CLB_VP 8 (double 4). */
-
-/* The micro-tile CLB_MR x CLB_NR.  On AVX-512 it takes 16 of 32 registers as accumulators. */
-#ifndef CLB_MR
-#define CLB_MR (CLB_DOUBLE ? 16 : 32)
-#endif
-#ifndef CLB_NR
-#define CLB_NR 8
-#endif
-
-/* Depth of one pass over a block of C; a multiple of CLB_KU. */
-#ifndef CLB_KC
-#define CLB_KC (CLB_DOUBLE ? 192 : 256)
-#endif
-
-/* The block of C that a work-group computes; multiples of CLB_MR and CLB_NR. */
-#ifndef CLB_MC
-#define CLB_MC 64
-#endif
-#ifndef CLB_NC
-#define CLB_NC 256
-#endif
-
-/* Steps of depth per turn of the inner loop. */
-#ifndef CLB_KU
-#define CLB_KU 4
-#endif
+/* From gemm.def:
+ *   CLB_MR, CLB_NR   the micro-tile; on AVX-512 it takes 16 of 32 registers as accumulators
+ *   CLB_KU           steps of depth per turn of the inner loop
+ *   CLB_KC           depth of one pass over a block of C; a multiple of CLB_KU
+ *   CLB_MC, CLB_NC   the block of C that a work-group computes; multiples of CLB_MR and CLB_NR
+ *   CLB_PACK_PANELS, what a work-group packs: so many panels over so many steps of depth (a
+ * multiple CLB_PACK_K       of CLB_KU) */
 
 /* How many cache lines ahead of its use the inner loop asks for B. */
-#ifndef CLB_AHEAD
 #define CLB_AHEAD 32
-#endif
-
-/* What a work-group packs: CLB_PACK_PANELS panels over CLB_PACK_K steps of depth (a multiple of
- * CLB_KU). */
-#ifndef CLB_PACK_PANELS
-#define CLB_PACK_PANELS 8
-#endif
-#ifndef CLB_PACK_K
-#define CLB_PACK_K 256
-#endif
 
 /* From how many bytes on panels are written past the caches. Otherwise every line is fetched before
  * it is written: complex A of n = 1024 takes 4.5 ms instead of 2.0 in double precision, and the
@@ -82,11 +50,10 @@
 #endif
 
 /* How many columns ahead of its copying a packing kernel asks for the source. */
-#ifndef CLB_PACK_AHEAD
 #define CLB_PACK_AHEAD 8
-#endif
 
-/* Width of the vectors that pack: the machine's register. */
+/* Width of the vectors that pack: the machine's register, that of AVX-512 where gemm.def does not
+ * say. */
 #ifndef CLB_VP
 #define CLB_VP (CLB_DOUBLE ? 8 : 16)
 #endif
@@ -510,41 +477,26 @@ CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k,
  * Where elements are complex, src_off, ld, w and k count complex ones, and `conj` asks for the
  * conjugates; dst_off counts real numbers, and above k is twice as large.
  */
-CLB_KERNEL void clb_pack_a_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                             global real *dst,
-                             ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_MW, CLB_CONJ,
-           get_pack_share(w, CLB_PARTS * k, CLB_MW));
-}
+#define CLB_PLAIN_KERNELS(name_n, name_t, W)                                                    \
+    CLB_KERNEL void name_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,     \
+                           global real *dst,                                                    \
+                           ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)              \
+    {                                                                                           \
+        CLB_NOTE_LAUNCH();                                                                      \
+        pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, W, CLB_CONJ,     \
+               get_pack_share(w, CLB_PARTS * k, W));                                            \
+    }                                                                                           \
+    CLB_KERNEL void name_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,     \
+                           global real *dst,                                                    \
+                           ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)              \
+    {                                                                                           \
+        CLB_NOTE_LAUNCH();                                                                      \
+        pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, W, CLB_PIECE(W), \
+               CLB_CONJ, get_pack_share(w, CLB_PARTS * k, W));                                  \
+    }
 
-CLB_KERNEL void clb_pack_a_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                             global real *dst,
-                             ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_MW,
-           CLB_PIECE(CLB_MW), CLB_CONJ, get_pack_share(w, CLB_PARTS * k, CLB_MW));
-}
-
-CLB_KERNEL void clb_pack_b_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                             global real *dst,
-                             ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR, CLB_CONJ,
-           get_pack_share(w, CLB_PARTS * k, CLB_NR));
-}
-
-CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                             global real *dst,
-                             ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
-           CLB_PIECE(CLB_NR), CLB_CONJ, get_pack_share(w, CLB_PARTS * k, CLB_NR));
-}
+CLB_PLAIN_KERNELS(clb_pack_a_n, clb_pack_a_t, CLB_MW)
+CLB_PLAIN_KERNELS(clb_pack_b_n, clb_pack_b_t, CLB_NR)
 
 #else
 
@@ -553,41 +505,20 @@ CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, ui
  * at p = i + diagonal in elements.  What clb_gemm_skip does not read is not packed, and of the
  * source only the triangle is read.
  */
-CLB_KERNEL void clb_pack_triangle_a_n(global const real *src, ulong src_off, ulong ld, uint w,
-                                      uint k, global real *dst, ulong dst_off, uint kind,
-                                      int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_MW,
-                  CLB_PIECE(CLB_MW), true, CLB_CONJ, (triangle){kind, diagonal});
-}
+#define CLB_TRIANGLE_KERNEL(name, W, by_rows)                                             \
+    CLB_KERNEL void name(global const real *src, ulong src_off, ulong ld, uint w, uint k, \
+                         global real *dst, ulong dst_off, uint kind,                      \
+                         int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)           \
+    {                                                                                     \
+        CLB_NOTE_LAUNCH();                                                                \
+        pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, W,  \
+                      CLB_PIECE(W), by_rows, CLB_CONJ, (triangle){kind, diagonal});       \
+    }
 
-CLB_KERNEL void clb_pack_triangle_a_t(global const real *src, ulong src_off, ulong ld, uint w,
-                                      uint k, global real *dst, ulong dst_off, uint kind,
-                                      int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_MW,
-                  CLB_PIECE(CLB_MW), false, CLB_CONJ, (triangle){kind, diagonal});
-}
-
-CLB_KERNEL void clb_pack_triangle_b_n(global const real *src, ulong src_off, ulong ld, uint w,
-                                      uint k, global real *dst, ulong dst_off, uint kind,
-                                      int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
-                  CLB_PIECE(CLB_NR), true, CLB_CONJ, (triangle){kind, diagonal});
-}
-
-CLB_KERNEL void clb_pack_triangle_b_t(global const real *src, ulong src_off, ulong ld, uint w,
-                                      uint k, global real *dst, ulong dst_off, uint kind,
-                                      int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
-                  CLB_PIECE(CLB_NR), false, CLB_CONJ, (triangle){kind, diagonal});
-}
+CLB_TRIANGLE_KERNEL(clb_pack_triangle_a_n, CLB_MW, true)
+CLB_TRIANGLE_KERNEL(clb_pack_triangle_a_t, CLB_MW, false)
+CLB_TRIANGLE_KERNEL(clb_pack_triangle_b_n, CLB_NR, true)
+CLB_TRIANGLE_KERNEL(clb_pack_triangle_b_t, CLB_NR, false)
 
 #endif
 

@@ -18,9 +18,6 @@
  * Building needs a patch: see nv_wgmma.h.
  */
 
-#ifndef CLB_NR
-#define CLB_NR 192
-#endif
 /*
  * 8: x2*y3 and x3*y2 as well; 6: without them; 0: with them where a block of either operand is
  * sparse. Without them the rms error of an entry of C that is a single product is 1.014 times plain

@@ -24,9 +24,6 @@
  * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  */
 
-#ifndef CLB_DOUBLE
-#define CLB_DOUBLE 1
-#endif
 /* 1: bulk copies. 2: copies of 16 bytes. */
 #ifndef CLB_COPY
 #define CLB_COPY 1

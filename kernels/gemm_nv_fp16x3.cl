@@ -31,13 +31,7 @@
  * Building needs a patch: see nv_wgmma.h.
  */
 
-/* 64 rather than 32: see above. */
-#ifndef CLB_KU
-#define CLB_KU 64
-#endif
-#ifndef CLB_SPREAD
 #define CLB_SPREAD 20
-#endif
 
 #define CLB_TYPE "f16"
 

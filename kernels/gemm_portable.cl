@@ -25,31 +25,11 @@
 
 #include "common.h"
 
-/* Tile of C of one work-group, and depth of one step. */
-#ifndef CLB_MR
-#define CLB_MR 64
-#endif
-#ifndef CLB_NR
-#define CLB_NR 64
-#endif
-#ifndef CLB_KU
-#define CLB_KU 16
-#endif
-/* Tile of C of one work-item. */
-#ifndef CLB_WM
-#define CLB_WM 4
-#endif
-#ifndef CLB_WN
-#define CLB_WN 4
-#endif
-/* Elements per access to local memory and packed panels: 1, 2 or 4. */
-#ifndef CLB_VW
-#if CLB_DOUBLE
-#define CLB_VW 2
-#else
-#define CLB_VW 4
-#endif
-#endif
+/* From gemm.def:
+ *   CLB_MR, CLB_NR, CLB_KU  tile of C of one work-group, and depth of one step
+ *   CLB_WM, CLB_WN          tile of C of one work-item
+ *   CLB_VW                  elements per access to local memory and packed panels: 1, 2 or 4 */
+
 /*
  * Consecutive work-items form blocks of CLB_LX rows x CLB_LY columns of work-items: 8 x 4 makes the
  * 32 that run together read few distinct local addresses. Any divisors of the work-item grid are
@@ -159,45 +139,28 @@ static inline void pack_t(global const real *src, ulong ld, uint w, uint k, glob
         dst[e] = block[e / width * (width + 1) + e % width];
 }
 
-CLB_PACK_KERNEL void clb_pack_a_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global real *dst,
-                                  ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
-           dst + pack_base(dst_off, CLB_MR), CLB_MR, true, CLB_CONJ);
-}
+#define CLB_PACK_KERNELS(name_n, name_t, W, each, of_a)                                          \
+    CLB_PACK_KERNEL void name_n(global const real *src, ulong src_off, ulong ld, uint w, uint k, \
+                                global real *dst,                                                \
+                                ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)          \
+    {                                                                                            \
+        CLB_NOTE_LAUNCH();                                                                       \
+        pack_n(src + CLB_PARTS * src_off, ld, each * w, CLB_PARTS * k,                           \
+               dst + pack_base(dst_off, W), W, of_a, CLB_CONJ);                                  \
+    }                                                                                            \
+    CLB_PACK_KERNEL void name_t(global const real *src, ulong src_off, ulong ld, uint w, uint k, \
+                                global real *dst,                                                \
+                                ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)          \
+    {                                                                                            \
+        CLB_NOTE_LAUNCH();                                                                       \
+        local real block[CLB_KU * (W + 1)];                                                      \
+                                                                                                 \
+        pack_t(src + CLB_PARTS * src_off, ld, each * w, CLB_PARTS * k,                           \
+               dst + pack_base(dst_off, W), W, block, of_a, CLB_CONJ);                           \
+    }
 
-CLB_PACK_KERNEL void clb_pack_a_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global real *dst,
-                                  ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    local real block[CLB_KU * (CLB_MR + 1)];
-
-    pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
-           dst + pack_base(dst_off, CLB_MR), CLB_MR, block, true, CLB_CONJ);
-}
-
-CLB_PACK_KERNEL void clb_pack_b_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global real *dst,
-                                  ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + pack_base(dst_off, CLB_NR),
-           CLB_NR, false, CLB_CONJ);
-}
-
-CLB_PACK_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global real *dst,
-                                  ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
-{
-    CLB_NOTE_LAUNCH();
-    local real block[CLB_KU * (CLB_NR + 1)];
-
-    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + pack_base(dst_off, CLB_NR),
-           CLB_NR, block, false, CLB_CONJ);
-}
+CLB_PACK_KERNELS(clb_pack_a_n, clb_pack_a_t, CLB_MR, CLB_PARTS, true)
+CLB_PACK_KERNELS(clb_pack_b_n, clb_pack_b_t, CLB_NR, 1, false)
 
 /* acc[j][i] += A(i, p) * B(p, j) over the tile's CLB_KU depths; x, y: place of the work-item. */
 static inline void multiply_tile(local const real *la, local const real *lb, uint x, uint y,

@@ -36,30 +36,16 @@
 
 #include "common.h"
 
-/* Columns of a panel, at most. */
-#ifndef CLB_WIDTH
-#define CLB_WIDTH 32
-#endif
-/* Columns of a block. */
-#ifndef CLB_BLOCK
-#define CLB_BLOCK (4 * CLB_WIDTH)
-#endif
-#ifndef CLB_PANEL_WG
-#define CLB_PANEL_WG 256
-#endif
-/* 1: reduce with shuffles, warps of 32; 2: with the instructions of compute capability 8.0. */
-#ifndef CLB_SHUFFLE
-#define CLB_SHUFFLE 0
-#endif
-/* 1: exchange and subtract less the fewer columns of a row are left; makes four copies of the
- * code. */
-#ifndef CLB_TAPER
-#define CLB_TAPER 0
-#endif
+/* From the host:
+ *   CLB_WIDTH    columns of a panel, at most
+ *   CLB_BLOCK    columns of a block
+ *   CLB_SHUFFLE  1: reduce with shuffles, warps of 32; 2: with the instructions of compute
+ *                capability 8.0
+ *   CLB_TAPER    1: exchange and subtract less the fewer columns of a row are left; makes four
+ *                copies of the code */
+
 /* Reads of a word before a group gives up waiting for another. */
-#ifndef CLB_PATIENCE
 #define CLB_PATIENCE 4000000
-#endif
 
 /* Rows are accessed in vectors of 16 bytes where all work-items read the same. */
 #if CLB_DOUBLE

@@ -8,23 +8,10 @@
  * Elements are copied as they are, CLB_SIZE bytes each. Offsets and leading dimensions count
  * elements. The grids have any number of work-groups: each takes a share of the columns.
  *
- * CLB_CPU = 1: local size 1, CLB_CPU = 0: local size CLB_WG, a work-group on each column.
+ * CLB_CPU = 1: local size 1, CLB_CPU = 0: local size CLB_WG, a work-group on each column. A call
+ * has at most CLB_MOVES moves.
  */
 #include "common.h"
-
-#ifndef CLB_SIZE
-#define CLB_SIZE 8
-#endif
-#ifndef CLB_CPU
-#define CLB_CPU 1
-#endif
-/* Most moves of a call. */
-#ifndef CLB_MOVES
-#define CLB_MOVES 2048
-#endif
-#ifndef CLB_WG
-#define CLB_WG 128
-#endif
 
 #if CLB_SIZE == 4
 typedef uint element;

@@ -1,19 +1,9 @@
-/* What the families for NVIDIA's tensor cores have in common: values that the host need not define,
- * and the blocks that are packed. Included behind common.h and operand.h. */
+/* What the families for NVIDIA's tensor cores have in common: the blocks that are packed. Included
+ * behind common.h and operand.h. From gemm.def:
+ *   CLB_MR, CLB_NR  tile of C of one work-group
+ *   CLB_KU          depth of one stage
+ *   CLB_STAGES      stages in local memory */
 
-/* Tile of C of one work-group, depth of one stage, number of stages. */
-#ifndef CLB_MR
-#define CLB_MR 128
-#endif
-#ifndef CLB_NR
-#define CLB_NR 128
-#endif
-#ifndef CLB_KU
-#define CLB_KU 32
-#endif
-#ifndef CLB_STAGES
-#define CLB_STAGES 3
-#endif
 /* 1: NVIDIA's instructions in plain OpenCL C, for tests on other devices. */
 #ifndef CLB_EMULATE
 #define CLB_EMULATE 0

@@ -21,12 +21,8 @@
  */
 
 /* Magnitudes that are split exactly. */
-#ifndef CLB_SAFE_MIN
 #define CLB_SAFE_MIN 0x1p-58f
-#endif
-#ifndef CLB_SAFE_MAX
 #define CLB_SAFE_MAX 0x1p56f
-#endif
 
 #define CLB_BLOCK(width) (CLB_PIECE(width) * 3 + CLB_TAIL)
 

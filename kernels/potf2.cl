@@ -13,20 +13,13 @@
  * The first pivot that is not positive (or NaN) is noted in `state`, if that is 0: its column,
  * counted from 1, where the block begins with column `first`. That column and those after it are
  * undefined then; the columns before it are right.
+ *
+ * CLB_NB: largest order of a block. CLB_WG: work-items.
  */
 
 #include "common.h"
 
 #pragma OPENCL FP_CONTRACT OFF
-
-/* Largest order of a block. */
-#ifndef CLB_NB
-#define CLB_NB 32
-#endif
-/* Work-items; a multiple of CLB_NB. */
-#ifndef CLB_WG
-#define CLB_WG 256
-#endif
 
 #if CLB_WG % CLB_NB
 #error "CLB_WG must be a multiple of CLB_NB"

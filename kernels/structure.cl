@@ -14,13 +14,6 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-#ifndef CLB_CPU
-#define CLB_CPU 1
-#endif
-#ifndef CLB_WG
-#define CLB_WG 64
-#endif
-
 #if CLB_CPU
 #define CLB_ITEMS 1
 #else

@@ -1,14 +1,8 @@
 /* What the families have in common whose work-groups compute tiles of C from local memory. Included
- * where CLB_MR and CLB_NR, the tile, are defined. */
-
-/* Tile rows that are walked together, so that their panels of A stay in the device's cache. */
-#ifndef CLB_GROUP
-#define CLB_GROUP 8
-#endif
-/* Work-items of a packing kernel's group. */
-#ifndef CLB_PACK_WG
-#define CLB_PACK_WG 256
-#endif
+ * where CLB_WG is defined. From gemm.def:
+ *   CLB_GROUP    tile rows that are walked together, so that their panels of A stay in the device's
+ *                cache
+ *   CLB_PACK_WG  work-items of a packing kernel's group */
 
 #define CLB_PACK_KERNEL CLB_KERNEL_OF(CLB_PACK_WG)
 #define CLB_GEMM_KERNEL CLB_KERNEL_OF(CLB_WG)

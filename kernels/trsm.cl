@@ -25,17 +25,6 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-#ifndef CLB_CPU
-#define CLB_CPU 1
-#endif
-/* Order of a diagonal block; a multiple of R. */
-#ifndef CLB_NB
-#define CLB_NB (CLB_CPU ? 256 : 64)
-#endif
-#ifndef CLB_WG
-#define CLB_WG 128
-#endif
-
 #if CLB_CPU
 #define CLB_R     8
 #define CLB_ITEMS 1

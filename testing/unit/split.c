@@ -48,26 +48,19 @@ static char *replaced(char *text, const char *after, const char *old, const char
 
 static char *split_source(void)
 {
-    static const char *const kernels[4][2] = {
-        {"void clb_pack_a_n(", "1, ld"},
-        {"void clb_pack_a_t(", "ld, 1"},
-        {"void clb_pack_b_n(", "1, ld"},
-        {"void clb_pack_b_t(", "ld, 1"},
-    };
+    static const char macro[] = "#define CLB_PACK_KERNELS(";
+    static const char *const kernels[][2] = {{"void name_n(", "1, ld"}, {"void name_t(", "ld, 1"}};
     char begin[256];
     char *text = strndup(clb_kernel_gemm_portable.text, clb_kernel_gemm_portable.length);
-    snprintf(begin, sizeof begin, "CLB_PACK_KERNEL %s", kernels[0][0]);
-    char *with_scan = malloc(sizeof scan + sizeof begin);
-    sprintf(with_scan, "%s%s", scan, begin);
-    text = replaced(text, "", begin, with_scan);
+    char *with_scan = malloc(sizeof scan + sizeof macro);
+    sprintf(with_scan, "%s%s", scan, macro);
+    text = replaced(text, "", macro, with_scan);
     free(with_scan);
     for (size_t i = 0; i < CLB_COUNT_OF(kernels); i++) {
-        snprintf(begin, sizeof begin,
-                 ", global uint *flag CLB_LAUNCH_PARAMETERS)\n{\n    scan(src + src_off, %s, w, k, "
-                 "flag);\n",
+        snprintf(begin, sizeof begin, "scan(src + src_off, %s, w, k, flag); CLB_NOTE_LAUNCH();",
                  kernels[i][1]);
-        text =
-            replaced(text, kernels[i][0], " CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)\n{\n", begin);
+        text = replaced(text, kernels[i][0], "CLB_CONJ_PARAMETER", ", global uint *flag");
+        text = replaced(text, kernels[i][0], "CLB_NOTE_LAUNCH();", begin);
     }
     /* Offsets into packed operands are in bytes. */
     text = replaced(text, "", "return dst_off +", "return dst_off / sizeof(real) +");
