@@ -434,9 +434,7 @@ static void add_slab(struct builder *builder, clb_operand_role role, size_t i0, 
             (struct clb_pack_target){CLB_OPERAND_B, slab % per_term + transposed_term * per_term,
                                      builder->schedule->operand[1][transposed_term].conjugated};
     }
-    size_t count =
-        clb_operand_pieces(operand, i0, clb_operand_support(operand, i0, w, pass.p0, pass.k, unit),
-                           pass.p0, pass.k, unit, piece);
+    size_t count = clb_operand_pieces(operand, false, i0, w, pass.p0, pass.k, unit, piece);
     for (size_t p = 0; p < count; p++)
         add_load(builder, operand, &piece[p], &pass, target, plan->shared ? 2 : 1);
 }

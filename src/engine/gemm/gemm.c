@@ -36,20 +36,18 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     *progress = (struct clb_gemm_progress){0};
     if (variant->split && problem->k < variant->tuning.value[CLB_PARAM_MIN_K])
         variant = variant->plain;
-    const bool plain = clb_gemm_is_plain(problem);
-    if (plain)
+    if (clb_gemm_is_plain(problem))
         variant =
             clb_gemm_for(variant, runtime->device.units, problem->m, problem->n,
                          clb_min(problem->k, clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1)));
     for (;;) {
         bool discrete = resumes || !runtime->device.unified ||
                         variant->tuning.value[CLB_PARAM_STREAM] != 0 || variant->split;
-        struct clb_program *expander = NULL;
         clb_status status = CLB_OK;
-        if (!plain)
-            status = clb_structure_prepare(runtime, variant, problem, !discrete, &expander);
+        if (problem->region != CLB_REGION_FULL || clb_gemm_adds_zeros(problem))
+            status = clb_skip_prepare(runtime, variant);
         if (status == CLB_OK && !discrete) {
-            status = clb_gemm_run_unified(runtime, variant, problem, expander, progress);
+            status = clb_gemm_run_unified(runtime, variant, problem, progress);
             discrete = status == CLB_ERR_UNSUPPORTED;
             status = discrete ? CLB_OK : status;
         }

@@ -70,14 +70,18 @@ static void add_piece(struct clb_piece *piece, size_t *count, clb_piece_kind kin
         piece[(*count)++] = (struct clb_piece){kind, first, end - first};
 }
 
-size_t clb_operand_pieces(const struct clb_operand *x, size_t i0, struct clb_span span, size_t p0,
-                          size_t k, size_t unit, struct clb_piece piece[3])
+size_t clb_operand_pieces(const struct clb_operand *x, bool triangle, size_t i0, size_t w,
+                          size_t p0, size_t k, size_t unit, struct clb_piece piece[3])
 {
+    const struct clb_span span = clb_operand_support(x, i0, w, p0, k, unit);
     size_t count = 0, first, end;
     clb_piece_kind below = is_low(x) ? CLB_PIECE_TRANSPOSED : CLB_PIECE_STORED;
     clb_piece_kind above = is_low(x) ? CLB_PIECE_STORED : CLB_PIECE_TRANSPOSED;
-    if (x->scale != NULL || x->shape == CLB_STRUCTURE_GENERAL) {
-        add_piece(piece, &count, x->scale != NULL ? CLB_PIECE_EXPANDED : CLB_PIECE_STORED,
+    if (triangle || x->scale != NULL || x->shape == CLB_STRUCTURE_GENERAL) {
+        add_piece(piece, &count,
+                  triangle           ? CLB_PIECE_TRIANGLE
+                  : x->scale != NULL ? CLB_PIECE_EXPANDED
+                                     : CLB_PIECE_STORED,
                   span.first, span.end);
         return count;
     }
@@ -89,6 +93,18 @@ size_t clb_operand_pieces(const struct clb_operand *x, size_t i0, struct clb_spa
     add_piece(piece, &count, CLB_PIECE_EXPANDED, first, end);
     add_piece(piece, &count, above, end, span.end);
     return count;
+}
+
+struct clb_piece clb_operand_expanded(const struct clb_operand *x, size_t w, size_t p0, size_t k,
+                                      size_t unit)
+{
+    struct clb_piece piece[3];
+    size_t count = clb_operand_pieces(x, false, 0, w, p0, k, unit, piece);
+    for (size_t p = 0; p < count; p++) {
+        if (piece[p].kind == CLB_PIECE_EXPANDED)
+            return piece[p];
+    }
+    return (struct clb_piece){0};
 }
 
 bool clb_operand_packs_triangle(const struct clb_gemm_variant *variant, const struct clb_operand *x)
@@ -119,19 +135,20 @@ bool clb_gemm_is_plain(const struct clb_gemm *problem)
            problem->b[0].shape == CLB_STRUCTURE_GENERAL;
 }
 
-static bool is_shaped(const struct clb_operand *x)
+size_t clb_gemm_expanded_bytes(const struct clb_gemm_variant *variant,
+                               const struct clb_gemm *problem, size_t depth)
 {
-    return x->shape != CLB_STRUCTURE_GENERAL || x->scale != NULL;
-}
-
-bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
-{
-    bool expanded = false;
-    for (size_t i = 0; i < 2 * problem->terms; i++) {
-        const struct clb_operand x = clb_operand_of_term(problem, (clb_operand_role)(i % 2), i / 2);
-        expanded = expanded || (is_shaped(&x) && !clb_operand_packs_triangle(variant, &x));
+    size_t bytes = 0;
+    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; role++) {
+        const struct clb_operand x = clb_operand_of_term(problem, (clb_operand_role)role, 0);
+        const size_t all = x.role == CLB_OPERAND_A ? problem->m : problem->n;
+        /* What crosses the diagonal may begin and end within panels. */
+        const size_t crossing = clb_min(depth + 2 * clb_gemm_unit(variant, x.role), all);
+        if (x.scale != NULL ||
+            (x.shape != CLB_STRUCTURE_GENERAL && !clb_operand_packs_triangle(variant, &x)))
+            bytes = (x.scale != NULL ? all : crossing) * depth * x.element;
     }
-    return expanded;
+    return bytes;
 }
 
 size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term)

@@ -69,10 +69,15 @@ struct clb_piece {
     size_t i0, w;
 };
 
-/* Divide a span into at most three pieces, in order; returns their number. Each begins at i0 plus a
- * multiple of `unit`. */
-size_t clb_operand_pieces(const struct clb_operand *x, size_t i0, struct clb_span span, size_t p0,
-                          size_t k, size_t unit, struct clb_piece piece[3]);
+/* Divide what [i0, i0 + w) has at depths [p0, p0 + k) into at most three pieces, in order; returns
+ * their number. Each begins at i0 plus a multiple of `unit`. With `triangle` all is one piece that
+ * is packed as such. */
+size_t clb_operand_pieces(const struct clb_operand *x, bool triangle, size_t i0, size_t w,
+                          size_t p0, size_t k, size_t unit, struct clb_piece piece[3]);
+/* The piece of [0, w) that is expanded, empty where there is none. Those of parts of [0, w) that
+ * begin at multiples of `unit` are parts of it. */
+struct clb_piece clb_operand_expanded(const struct clb_operand *x, size_t w, size_t p0, size_t k,
+                                      size_t unit);
 
 /* True when the variant packs the operand as a triangle, in one piece. */
 bool clb_operand_packs_triangle(const struct clb_gemm_variant *variant,
@@ -85,32 +90,11 @@ void clb_operand_set_triangle(const struct clb_operand *x, size_t i0, size_t p0,
  * triangle. */
 struct clb_operand clb_operand_other_half(const struct clb_operand *x);
 
-/* Expand elements (i0.., p0..) on the CPU, in the order in which the operand is stored. Only
+/* Expand elements (i0.., p0..), in the order in which the operand is stored. Only
  * columns [first, first + count) are made; the first of them is at `to`, and the leading dimension
  * is their number of rows. */
 void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
                       size_t w, size_t k, size_t first, size_t count, void *to);
-
-/* The same by a kernel, for operands in place; `program` is what clb_structure_build has built. */
-clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_program *program,
-                              const struct clb_gemm_variant *variant, const struct clb_operand *x,
-                              size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
-                              struct clb_queue *queue) CLB_MUST_CHECK;
-
-clb_status clb_structure_build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                               struct clb_program **program) CLB_MUST_CHECK;
-
-/* Build and check the kernels that make symmetric and triangular operands in full, once. */
-clb_status clb_structure_check(struct clb_runtime *runtime,
-                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-
-/* Must be called before a problem that is not plain is run: builds, launches and checks the kernels
- * that it needs and plain products don't, once for each precision. *program is then the program
- * that expands operands, if that is needed; CLB_ERR_UNSUPPORTED when a kernel miscalculates. */
-clb_status clb_structure_prepare(struct clb_runtime *runtime,
-                                 const struct clb_gemm_variant *variant,
-                                 const struct clb_gemm *problem, bool on_device,
-                                 struct clb_program **program) CLB_MUST_CHECK;
 
 /* True when it is xGEMM's: one term of general operands, all of C. */
 bool clb_gemm_is_plain(const struct clb_gemm *problem);
@@ -122,8 +106,10 @@ const void *clb_gemm_factor(const struct clb_gemm *problem);
  * there is none. */
 size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term);
 
-/* True when an operand has pieces that must be expanded before the variant packs them. */
-bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct clb_gemm *problem);
+/* The most bytes that operands in place are expanded to for a pass of such a depth; 0: the variant
+ * packs them as they are. */
+size_t clb_gemm_expanded_bytes(const struct clb_gemm_variant *variant,
+                               const struct clb_gemm *problem, size_t depth);
 
 /* Bytes of A, B and C. */
 double clb_gemm_bytes(const struct clb_gemm *problem);
@@ -206,9 +192,9 @@ void clb_needs_end(struct clb_runtime *runtime, struct clb_need *need, size_t ne
 /* ---- unified.c: on a device that shares the host's memory ----
  */
 
-/* Needs of a run. Those of packed chunks are numbered as roles are; what operands are expanded to,
- * and parts of tiles, are for each queue. */
-enum { CLB_NEED_A, CLB_NEED_B, CLB_NEED_C, CLB_NEED_MIXED, CLB_NEED_PARTS, CLB_NEEDS };
+/* Needs of a run. Those of packed chunks are numbered as roles are; what an operand is expanded to
+ * is for each slab, parts of tiles for each queue. */
+enum { CLB_NEED_A, CLB_NEED_B, CLB_NEED_C, CLB_NEED_EXPANDED, CLB_NEED_PARTS, CLB_NEEDS };
 
 /* C is divided into tiles, numbered by rows of tiles, and the depth into slabs. The slab never
  * depends on free memory, so the bits of the result don't either. Indices are roles. */
@@ -225,7 +211,6 @@ struct clb_gemm_plan {
     /* Two when there are slots for all chunks of `kept`: the next tile's work fills the device at
      * the end of the last tile's. Each queue has its own slots for the other operand. */
     size_t queues;
-    size_t mixed_w;                  /* the most elements of the width that are expanded at once */
     bool direct, raw;                /* B is not packed; nor is A; see has_direct */
     clb_op b_op_of_a;                /* nor here: B is read from A's panels, see clb_product */
     size_t ldc;                      /* of a tile */
@@ -243,12 +228,12 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
 struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
                               size_t index);
 
-/* clb_gemm_run there. `expander` is the program from
- * clb_structure_prepare. CLB_ERR_UNSUPPORTED: an operand can't be used in place, and nothing was
- * begun. */
+/* clb_gemm_run there. CLB_ERR_UNSUPPORTED: an operand can't be used in place, or not be expanded in
+ * the memory there is, and nothing was begun. */
 clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                const struct clb_gemm *problem, struct clb_program *expander,
+                                const struct clb_gemm *problem,
                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+
 /* ---- discrete.c ---- */
 
 /* On any device, as one with its own memory. CLB_ERR_RANGE: an operand is outside a

@@ -12,9 +12,10 @@
  * operand is larger than a buffer may be, discrete.c computes the product.
  *
  * Structured operands are packed in pieces (structure.h): from either triangle as it is stored, and
- * where they cross the diagonal through a buffer. Triangular operands are packed in one piece by a
- * kernel of their own if the family has one. */
+ * where they cross the diagonal from a buffer to which they are expanded before. Triangular
+ * operands are packed in one piece by a kernel of their own if the family has one. */
 #include "structure.h"
+#include "engine/transfer/transfer_queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,10 +30,6 @@ static size_t even_tile(size_t extent, size_t wanted, size_t unit)
     size_t count = clb_div_up(extent, tile);
     return clb_round_up(clb_div_up(extent, count), unit);
 }
-
-/* The most elements of an operand's width that are expanded at once, where it can't be packed as it
- * is. */
-#define MIXED ((size_t)256)
 
 static void size_plan(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                       struct clb_gemm_plan *plan)
@@ -49,11 +46,9 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
     plan->need[CLB_NEED_B].bytes = clb_packed_bytes(variant, CLB_OPERAND_B, n, depth);
     plan->need[CLB_NEED_C] =
         (struct clb_need){CLB_MEMORY_HOST, plan->c_slots, plan->ldc * n * element, NULL};
-    if (clb_gemm_is_expanded(variant, problem)) {
-        size_t widest = clb_min(clb_max(plan->tile[0], plan->tile[1]), MIXED);
-        plan->mixed_w = clb_round_up(widest, clb_gemm_square_unit(variant));
-        plan->need[CLB_NEED_MIXED].bytes = plan->mixed_w * depth * element;
-    }
+    const size_t expanded = clb_gemm_expanded_bytes(variant, problem, depth);
+    plan->need[CLB_NEED_EXPANDED] =
+        (struct clb_need){CLB_MEMORY_HOST, expanded > 0 ? plan->slabs : 0, expanded, NULL};
 }
 
 /* Packing B pays only when every packed element is multiplied with many rows of A. */
@@ -118,11 +113,10 @@ static bool plan_fits(const struct planner *planner, struct clb_gemm_plan *plan,
     plan->queues = slots == plan->slabs ? plan->c_slots : 1;
     for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; role++)
         plan->need[role].count = plan->slots[role] * (role == (int)plan->kept ? 1 : plan->queues);
-    plan->need[CLB_NEED_MIXED].count = plan->need[CLB_NEED_MIXED].bytes > 0 ? plan->queues : 0;
     plan->bytes = 0;
     for (int i = 0; i < CLB_NEEDS; i++) {
         plan->bytes += (uint64_t)plan->need[i].count * clb_buffer_rounded(plan->need[i].bytes);
-        largest = clb_max(largest, i == CLB_NEED_MIXED ? 0 : plan->need[i].bytes);
+        largest = clb_max(largest, plan->need[i].bytes);
     }
     return plan->bytes <= planner->budget && largest <= planner->max_alloc - planner->max_alloc / 8;
 }
@@ -267,7 +261,7 @@ struct unified_run {
     struct clb_operand operand[2][CLB_MAX_TERMS]; /* of each term */
     cl_mem wrapped[2 * CLB_MAX_TERMS];            /* buffers over the caller's memory */
     struct unified_slot *slot[2]; /* parts of one array; slot i has buffer i of the need */
-    struct clb_program *expander; /* expands what can't be packed as it is; NULL: not needed */
+    void **place;                 /* where slabs are to be expanded; NULL: they have been */
     struct unified_tile *tile;
     size_t tiles;
     size_t part;            /* see clb_part_depth; 0: the depth is not divided */
@@ -352,27 +346,75 @@ static struct clb_chunk operand_chunk(const struct clb_operand *operand, size_t 
                               .conjugated = operand->conjugated};
 }
 
-/* Set *chunk to the elements that the device packs for a piece; a piece that crosses the diagonal
- * is expanded first. */
-static clb_status piece_chunk(struct unified_run *run, const struct clb_operand *operand,
-                              const struct clb_piece *piece, const struct clb_pass *pass,
-                              size_t turn, struct clb_chunk *chunk)
+/* What is expanded of an operand for a pass, for all blocks of C. */
+static struct clb_piece expanded_piece(const struct unified_run *run,
+                                       const struct clb_operand *operand,
+                                       const struct clb_pass *pass)
+{
+    return clb_operand_expanded(operand,
+                                operand->role == CLB_OPERAND_A ? run->problem->m : run->problem->n,
+                                pass->p0, pass->k, clb_gemm_unit(run->variant, operand->role));
+}
+
+/* Expand what a pass needs of an operand and can't be packed as it is, once: the device works on
+ * the passes before meanwhile. */
+static clb_status expand(struct unified_run *run, const struct clb_operand *operand,
+                         const struct clb_pass *pass, size_t slab, size_t turn)
+{
+    void *to = run->place != NULL ? run->place[slab] : NULL;
+    const struct clb_piece piece = expanded_piece(run, operand, pass);
+    if (piece.w == 0 || to == NULL || clb_operand_packs_triangle(run->variant, operand))
+        return CLB_OK;
+    run->place[slab] = NULL;
+    clb_operand_make(run->problem->precision, operand, piece.i0, pass->p0, piece.w, pass->k, 0,
+                     operand->depth_contiguous ? piece.w : pass->k, to);
+    clb_status status =
+        clb_queue_unmap(queue_of(run, turn), mem_of(run, CLB_NEED_EXPANDED, slab), to);
+    /* The other queue may read it, too. */
+    if (status == CLB_OK && run->plan.queues > 1)
+        status = clb_queue_join(queue_of(run, turn), queue_of(run, !turn));
+    return status;
+}
+
+/* Map what operands are expanded to. */
+static clb_status map_places(struct unified_run *run)
+{
+    const struct clb_need *need = &run->plan.need[CLB_NEED_EXPANDED];
+    clb_status status = CLB_OK;
+    if (need->count == 0)
+        return CLB_OK;
+    run->place = calloc(need->count, sizeof *run->place);
+    if (run->place == NULL)
+        return CLB_ERR_NOMEM;
+    for (size_t slab = 0; slab < need->count && status == CLB_OK; slab++) {
+        clb_event event = NULL;
+        CLB_TRY(clb_queue_map(run->queue_set->queue, need->buffer[slab]->mem, CL_MAP_WRITE, 0,
+                              need->bytes, &run->place[slab], &event));
+        status = clb_queue_set_await(run->queue_set, &event);
+    }
+    return status;
+}
+
+/* The elements that the device packs for a piece. */
+static struct clb_chunk piece_chunk(const struct unified_run *run,
+                                    const struct clb_operand *operand,
+                                    const struct clb_piece *piece, const struct clb_pass *pass,
+                                    size_t slab)
 {
     struct clb_operand view = *operand;
     if (piece->kind == CLB_PIECE_EXPANDED) {
-        *chunk = (struct clb_chunk){.mem = mem_of(run, CLB_NEED_MIXED, turn),
-                                    .ld = operand->depth_contiguous ? pass->k : piece->w,
-                                    .depth_contiguous = operand->depth_contiguous,
-                                    .conjugated = operand->conjugated};
-        return clb_structure_make(run->queue_set, run->expander, run->variant, operand, piece->i0,
-                                  pass->p0, piece->w, pass->k, chunk->mem, queue_of(run, turn));
+        const struct clb_piece whole = expanded_piece(run, operand, pass);
+        view.mem = mem_of(run, CLB_NEED_EXPANDED, slab);
+        view.offset = 0;
+        view.ld = operand->depth_contiguous ? pass->k : whole.w;
+        return operand_chunk(&view, piece->i0 - whole.i0, 0);
     }
     if (piece->kind == CLB_PIECE_TRANSPOSED)
         view = clb_operand_other_half(operand);
-    *chunk = operand_chunk(&view, piece->i0, pass->p0);
+    struct clb_chunk chunk = operand_chunk(&view, piece->i0, pass->p0);
     if (piece->kind == CLB_PIECE_TRIANGLE)
-        clb_operand_set_triangle(operand, piece->i0, pass->p0, chunk);
-    return CLB_OK;
+        clb_operand_set_triangle(operand, piece->i0, pass->p0, &chunk);
+    return chunk;
 }
 
 /* Get the packed chunk of an operand for a block of C and a slab: pack its elements, without those
@@ -402,30 +444,27 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
     slot->holds = chunk_number + 1;
     slot->turn = turn;
 
-    size_t unit = clb_gemm_unit(run->variant, role), widest = clb_gemm_widest(run->variant, role);
-    struct clb_span span = clb_operand_support(operand, i0, all.end - i0, pass.p0, pass.k, unit);
-    struct clb_piece piece[3] = {{CLB_PIECE_TRIANGLE, span.first, span.end - span.first}};
-    size_t pieces = clb_operand_packs_triangle(run->variant, operand)
-                        ? span.first < span.end
-                        : clb_operand_pieces(operand, i0, span, pass.p0, pass.k, unit, piece);
-    clb_status status = CLB_OK;
+    struct clb_piece piece[3];
+    const size_t pieces =
+        clb_operand_pieces(operand, clb_operand_packs_triangle(run->variant, operand), i0,
+                           all.end - i0, pass.p0, pass.k, clb_gemm_unit(run->variant, role), piece);
+    const size_t most = clb_gemm_widest(run->variant, role);
+    clb_status status = expand(run, operand, &pass, slab, turn);
     for (size_t p = 0; p < pieces; p++) {
-        size_t most = piece[p].kind == CLB_PIECE_EXPANDED ? plan->mixed_w : widest;
-        for (size_t at = 0; at < piece[p].w && status == CLB_OK; at += most) {
+        for (size_t at = 0; at < piece[p].w && status == CLB_OK;
+             at += clb_min(most, piece[p].w - at)) {
             const struct clb_piece part = {piece[p].kind, piece[p].i0 + at,
                                            clb_min(most, piece[p].w - at)};
+            const struct clb_chunk chunk = piece_chunk(run, operand, &part, &pass, slab);
             struct clb_order order = {.queue = queue_of(run, turn)};
-            struct clb_chunk chunk;
-            if (over && part.i0 == span.first)
+            if (over && p == 0 && at == 0)
                 order.after = run->event[(index - 1) % plan->c_slots];
-            if (both && part.i0 + part.w == span.end)
+            if (both && p + 1 == pieces && at + part.w == piece[p].w)
                 order.event = &slot->ready;
-            status = piece_chunk(run, operand, &part, &pass, turn, &chunk);
-            CLB_THEN(status,
-                     clb_gemm_pack(run->queue_set, run->variant, role, &chunk, part.w, pass.k,
+            status = clb_gemm_pack(run->queue_set, run->variant, role, &chunk, part.w, pass.k,
                                    mem_of_slot(run, role, slot),
                                    clb_packed_offset(run->variant, role, part.i0 - i0, pass.k),
-                                   NULL, order));
+                                   NULL, order);
         }
     }
     /* Flush, because the other queue waits for the packing. */
@@ -691,6 +730,7 @@ static clb_status begin_run(struct unified_run *run, struct clb_gemm_progress *p
         status = clb_queue_set_open_queues(run->queue_set);
     CLB_THEN(status, open_operands(run));
     CLB_THEN(status, unified_get_memory(run));
+    CLB_THEN(status, map_places(run));
     CLB_THEN(status, make_tiles(run, progress));
     /* No units are faulted in here, because the device's threads use all CPUs. The merge faults C
      * in; the call advises the system to use huge pages for that. */
@@ -704,8 +744,14 @@ static clb_status begin_run(struct unified_run *run, struct clb_gemm_progress *p
 static bool unified_end_run(struct unified_run *run, bool enqueued)
 {
     bool idle = true;
+    enqueued = enqueued || run->place != NULL;
     for (size_t i = 0; enqueued && i < run->plan.c_slots; i++)
         idle = unmap_slot(run, i) == CLB_OK && idle;
+    for (size_t i = 0; run->place != NULL && i < run->plan.need[CLB_NEED_EXPANDED].count; i++)
+        idle = (run->place[i] == NULL ||
+                clb_queue_unmap(run->queue_set->queue, mem_of(run, CLB_NEED_EXPANDED, i),
+                                run->place[i]) == CLB_OK) &&
+               idle;
     idle = (!enqueued || clb_queue_set_settle(run->queue_set)) && idle;
     bool good = !enqueued || clb_queue_set_check(run->queue_set) == CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(run->wrapped); i++) {
@@ -718,6 +764,7 @@ static bool unified_end_run(struct unified_run *run, bool enqueued)
     clb_needs_end(run->runtime, run->plan.need, CLB_NEEDS, idle);
     clb_event_release(run->event[0]);
     clb_event_release(run->event[1]);
+    free(run->place);
     free(run->slot[0]);
     free(run->tile);
     clb_queue_set_end(run->queue_set, idle);
@@ -726,17 +773,18 @@ static bool unified_end_run(struct unified_run *run, bool enqueued)
 
 /* Keeps c_slots tiles in flight: enqueues a tile, then merges the oldest. */
 clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                const struct clb_gemm *problem, struct clb_program *expander,
-                                struct clb_gemm_progress *progress)
+                                const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {
-    struct unified_run run = {
-        .runtime = runtime, .variant = variant, .problem = problem, .expander = expander};
+    struct unified_run run = {.runtime = runtime, .variant = variant, .problem = problem};
     progress->kernel = variant->name;
-    CLB_TRY(clb_gemm_make_plan(variant, problem, clb_memory_available(runtime),
-                               runtime->device.max_alloc, &run.plan));
+    clb_status status = clb_gemm_make_plan(variant, problem, clb_memory_available(runtime),
+                                           runtime->device.max_alloc, &run.plan);
+    /* Streamed operands are expanded a piece at a time. */
+    if (status != CLB_OK)
+        return clb_gemm_expanded_bytes(variant, problem, 1) > 0 ? CLB_ERR_UNSUPPORTED : status;
     run.part = clb_part_depth(variant, runtime->device.units, problem->m, problem->n,
                               clb_min(run.plan.slab, problem->k));
-    clb_status status = begin_run(&run, progress);
+    status = begin_run(&run, progress);
     bool enqueued = status == CLB_OK;
     size_t ahead = run.plan.c_slots - 1;
     for (size_t step = 0; step < run.tiles + ahead && status == CLB_OK; step++) {

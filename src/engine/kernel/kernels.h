@@ -13,7 +13,6 @@ extern const struct clb_source clb_kernel_gemm_nv_fp16x3;
 extern const struct clb_source clb_kernel_getf2;
 extern const struct clb_source clb_kernel_laswp;
 extern const struct clb_source clb_kernel_potf2;
-extern const struct clb_source clb_kernel_structure;
 extern const struct clb_source clb_kernel_trsm;
 
 #endif

@@ -169,10 +169,8 @@ bool clb_helper_request_again(void)
 /* ---- steps ---- */
 
 static const char *const step_names[CLB_STEPS] = {
-    [CLB_STEP_GEMM] = "gemm",       [CLB_STEP_DIRECT] = "direct",
-    [CLB_STEP_SKIP] = "skip",       [CLB_STEP_STRUCTURE] = "structure",
-    [CLB_STEP_SYSTEMS] = "systems", [CLB_STEP_PANELS] = "panels",
-    [CLB_STEP_BLOCKS] = "blocks",
+    [CLB_STEP_GEMM] = "gemm",       [CLB_STEP_DIRECT] = "direct", [CLB_STEP_SKIP] = "skip",
+    [CLB_STEP_SYSTEMS] = "systems", [CLB_STEP_PANELS] = "panels", [CLB_STEP_BLOCKS] = "blocks",
 };
 
 static const char letters[CLB_PRECISIONS] = {'s', 'd', 'c', 'z'};

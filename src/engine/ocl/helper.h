@@ -67,13 +67,12 @@ clb_status clb_helper_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
  * A step is what one check needs, in one precision: its programs, built, launched and checked. */
 
 typedef enum clb_helper_step {
-    CLB_STEP_GEMM,      /* clb_gemm_variant_get */
-    CLB_STEP_DIRECT,    /* clb_direct_prepare */
-    CLB_STEP_SKIP,      /* clb_skip_prepare */
-    CLB_STEP_STRUCTURE, /* clb_structure_check */
-    CLB_STEP_SYSTEMS,   /* clb_workspace_check */
-    CLB_STEP_PANELS,    /* clb_getf2_check */
-    CLB_STEP_BLOCKS,    /* clb_potf2_check */
+    CLB_STEP_GEMM,    /* clb_gemm_variant_get */
+    CLB_STEP_DIRECT,  /* clb_direct_prepare */
+    CLB_STEP_SKIP,    /* clb_skip_prepare */
+    CLB_STEP_SYSTEMS, /* clb_workspace_check */
+    CLB_STEP_PANELS,  /* clb_getf2_check */
+    CLB_STEP_BLOCKS,  /* clb_potf2_check */
     CLB_STEPS
 } clb_helper_step;
 

@@ -23,7 +23,7 @@ static unsigned find_steps(clb_kind kind)
     case CLB_KIND_syr2k:
     case CLB_KIND_symm:
     case CLB_KIND_trmm:
-        return STEP(GEMM) | STEP(SKIP) | STEP(STRUCTURE);
+        return STEP(GEMM) | STEP(SKIP);
     case CLB_KIND_trsm:
         return STEP(GEMM) | STEP(DIRECT) | STEP(SYSTEMS);
     case CLB_KIND_getrf:

@@ -15,7 +15,6 @@
 #include "engine/ocl/start.h"
 #include "engine/ocl/store.h"
 #include "engine/device_blas/potf2.h"
-#include "engine/gemm/structure.h"
 #include "host/process.h"
 
 #include <errno.h>
@@ -224,8 +223,6 @@ static clb_status do_step(struct clb_runtime *runtime, clb_helper_step step,
         return variant->family->has_direct ? clb_direct_prepare(variant) : CLB_OK;
     case CLB_STEP_SKIP:
         return clb_skip_prepare(runtime, variant);
-    case CLB_STEP_STRUCTURE:
-        return clb_structure_check(runtime, variant);
     case CLB_STEP_SYSTEMS:
         return clb_workspace_check(runtime, variant);
     case CLB_STEP_PANELS:
