@@ -322,26 +322,26 @@ static void starts(void *unused)
     const struct clb_prediction known = {.device = 1, .next = 3};
     struct clb_cost_machine machine = machine_of(NULL, 16);
     const double cold = clb_cost_of_start(&machine);
-    const double any = clb_cost_saved(&machine, &call, &unknown);
+    const double any = clb_cost_saved(&machine, &call, &unknown, 0);
     machine.device = &cpu;
-    const double by_cpu = clb_cost_saved(&machine, &call, &unknown);
+    const double by_cpu = clb_cost_saved(&machine, &call, &unknown, 0);
     expect(clb_cost_of_start(&machine) < cold, "a cold start is not longer");
     expect(any > 0 && by_cpu > 0 && by_cpu < any, "a CPU device saves %g of %g s", by_cpu, any);
-    expect(clb_cost_saved(&machine, &call, &known) == 2, "not what is predicted");
+    expect(clb_cost_saved(&machine, &call, &known, 0) == 2, "not what is predicted");
     machine.next.optimised = false;
-    expect(clb_cost_saved(&machine, &call, &unknown) > 10 * any, "beside the reference library");
+    expect(clb_cost_saved(&machine, &call, &unknown, 0) > 10 * any, "beside the reference library");
     /* A device that no table has is started by one large product where the helper has measured its
      * kernels, and by no small one. */
     machine = machine_of(&other, 16);
     const double price = clb_cost_of_start(&machine);
     const struct clb_cost_call large = make_call(CLB_ROUTINE_dgemm, 8192, 8192, 8192);
-    expect(clb_cost_saved(&machine, &large, &unknown) < price,
+    expect(clb_cost_saved(&machine, &large, &unknown, 0) < price,
            "a start for a device without a rate");
-    machine.rate = 40e12;
-    expect(clb_cost_saved(&machine, &large, &unknown) > price, "no start for a fast device");
-    expect(clb_cost_saved(&machine, &call, &unknown) < 0.01 * price, "a start for a small product");
-    machine.rate = 1e9;
-    expect(clb_cost_saved(&machine, &large, &unknown) == 0, "a device slower than the CPUs saves");
+    expect(clb_cost_saved(&machine, &large, &unknown, 40e12) > price, "no start for a fast device");
+    expect(clb_cost_saved(&machine, &call, &unknown, 40e12) < 0.01 * price,
+           "a start for a small product");
+    expect(clb_cost_saved(&machine, &large, &unknown, 1e9) == 0,
+           "a device slower than the CPUs saves");
 }
 
 /* Whether the device is the side for calls of the order that so many threads make at once. */

@@ -475,15 +475,15 @@ double clb_cost_of_start(const struct clb_cost_machine *machine)
 #define SAVED_PLAIN  0.9
 
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                      const struct clb_prediction *prediction)
+                      const struct clb_prediction *prediction, double rate)
 {
     if (clb_prediction_is_known(prediction))
         return prediction->next - prediction->device;
     const double next = next_by_table(&machine->next, call->family, call->precision, call->work);
     /* Matrices are moved while the device multiplies. */
-    if (machine->rate > 0 && is_product(call->family))
-        return fmax(0, next - fmax(flops_of(call) / machine->rate,
-                                   link_seconds(machine->device, call->bytes)));
+    if (rate > 0 && is_product(call->family))
+        return fmax(0,
+                    next - fmax(flops_of(call) / rate, link_seconds(machine->device, call->bytes)));
     const bool is_cpu = machine->device != NULL && clb_device_is_cpu(machine->device);
     const double share = !machine->next.optimised ? SAVED_PLAIN
                          : is_cpu                 ? SAVED_BY_CPU

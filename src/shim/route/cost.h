@@ -62,10 +62,7 @@ struct clb_cost_machine {
     const struct clb_device *device; /* NULL: none is known */
     struct clb_next_library next;
 
-    /* Set by profile.c. */
-    const struct clb_profile *profile; /* NULL: none */
-    double rate; /* flops in a second of products in the call's precision, as the helper has
-                  * measured them on a device with memory of its own; 0: not known */
+    const struct clb_profile *profile; /* set by profile.c; NULL: none */
 };
 
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
@@ -79,10 +76,11 @@ bool clb_cost_has(const struct clb_device *device);
 double clb_cost_of_start(const struct clb_cost_machine *machine);
 
 /* Seconds that a call for the device is expected to save: by the prediction, else for products by
- * the machine's rate, else as a share of the next library's time by the tables. The device may be
- * NULL. */
+ * `rate`, else as a share of the next library's time by the tables. The device may be NULL. `rate`
+ * are flops in a second of products in the call's precision, as the helper has measured them on a
+ * device with memory of its own; 0: not known. */
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                      const struct clb_prediction *prediction);
+                      const struct clb_prediction *prediction, double rate);
 
 /* The shortest start of the device counts. */
 void clb_cost_measure_start(struct clb_profile *profile, double seconds);

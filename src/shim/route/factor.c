@@ -130,14 +130,10 @@ static bool factor_complete(struct clb_run *run, clb_status status)
     return status != CLB_OK;
 }
 
-const struct clb_ops clb_getrf_ops = {factor_run, factor_complete,
-                                      CLB_NEEDS(getrf) | CLB_NEEDS(trsm) | CLB_NEEDS(gemm),
-                                      CLB_SMALLEST};
-const struct clb_ops clb_potrf_ops = {factor_run, factor_complete,
-                                      CLB_NEEDS(potrf) | CLB_NEEDS(trsm) | CLB_NEEDS(gemm),
-                                      CLB_SMALLEST};
-const struct clb_ops clb_geqrf_ops = {factor_run, factor_complete,
-                                      CLB_NEEDS(geqrf) | CLB_NEEDS(ormqr), CLB_SMALLEST_HALF};
+#define UPDATED (CLB_NEEDS(trsm) | CLB_NEEDS(gemm))
+CLB_OPS(getrf, factor_run, factor_complete, CLB_NEEDS(getrf) | UPDATED);
+CLB_OPS(potrf, factor_run, factor_complete, CLB_NEEDS(potrf) | UPDATED);
+CLB_OPS(geqrf, factor_run, factor_complete, CLB_NEEDS(geqrf) | CLB_NEEDS(ormqr));
 
 /* ---- A*X = B, unless A is singular, or a pivot not positive ---- */
 
@@ -192,10 +188,5 @@ static bool system_complete(struct clb_run *run, clb_status status)
     return clb_run_complete_parts(run, factors->solution);
 }
 
-#define SYSTEM(kind, factors, solution)                                                 \
-    const struct clb_ops clb_##kind##_ops = {system_run, system_complete,               \
-                                             CLB_NEEDS(factors) | CLB_NEEDS(trsm) |     \
-                                                 CLB_NEEDS(gemm) | CLB_NEEDS(solution), \
-                                             CLB_SMALLEST_M}
-SYSTEM(gesv, getrf, getrs);
-SYSTEM(posv, potrf, potrs);
+CLB_OPS(gesv, system_run, system_complete, CLB_NEEDS(getrf) | UPDATED | CLB_NEEDS(getrs));
+CLB_OPS(posv, system_run, system_complete, CLB_NEEDS(potrf) | UPDATED | CLB_NEEDS(potrs));

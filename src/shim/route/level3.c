@@ -11,12 +11,9 @@ static clb_status product_run(struct clb_run *run)
     return status;
 }
 
-#define PRODUCT(kind, needs)                                                             \
-    const struct clb_ops clb_##kind##_ops = {product_run, clb_run_complete_parts, needs, \
-                                             CLB_SMALLEST}
-PRODUCT(gemm, CLB_NEEDS(gemm));
-PRODUCT(trmm, CLB_NEEDS(trmm));
-PRODUCT(symm, CLB_NEEDS(gemm) | CLB_NEEDS(symm));
-PRODUCT(syrk, CLB_NEEDS(gemm) | CLB_NEEDS(syrk));
-PRODUCT(syr2k, CLB_NEEDS(gemm) | CLB_NEEDS(syr2k));
-PRODUCT(gemmtr, CLB_NEEDS(gemm) | CLB_NEEDS(gemmtr));
+CLB_OPS(gemm, product_run, clb_run_complete_parts, CLB_NEEDS(gemm));
+CLB_OPS(trmm, product_run, clb_run_complete_parts, CLB_NEEDS(trmm));
+CLB_OPS(symm, product_run, clb_run_complete_parts, CLB_NEEDS(gemm) | CLB_NEEDS(symm));
+CLB_OPS(syrk, product_run, clb_run_complete_parts, CLB_NEEDS(gemm) | CLB_NEEDS(syrk));
+CLB_OPS(syr2k, product_run, clb_run_complete_parts, CLB_NEEDS(gemm) | CLB_NEEDS(syr2k));
+CLB_OPS(gemmtr, product_run, clb_run_complete_parts, CLB_NEEDS(gemm) | CLB_NEEDS(gemmtr));

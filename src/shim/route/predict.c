@@ -11,18 +11,14 @@
 
 /* ---- predictions ---- */
 
+/* The dimension that `auto` compares with the table's smallest. */
 static size_t smallest_of(const struct clb_run *run)
 {
     const size_t m = (size_t)run->m;
     const size_t smallest = clb_min(clb_min(m, (size_t)run->n), (size_t)run->k);
-    switch (run->ops->smallest) {
-    case CLB_SMALLEST_M:
+    if (run->call->kind == CLB_KIND_gesv || run->call->kind == CLB_KIND_posv)
         return m;
-    case CLB_SMALLEST_HALF:
-        return smallest / 2;
-    default:
-        return smallest;
-    }
+    return clb_routine_work(run->call->routine) == CLB_WORK_REFLECT ? smallest / 2 : smallest;
 }
 
 /* Whether durations are asked for: to decide, for reports, or to learn. */
@@ -125,14 +121,8 @@ void clb_predict_remember(struct clb_run *run, clb_reason reason)
 
 double clb_predict_time_limit(const struct clb_run *run)
 {
-    static _Atomic double seconds; /* 0: not known */
-    double longest = atomic_load_explicit(&seconds, memory_order_relaxed);
-    if (longest == 0) {
-        const struct clb_cost_machine owner = {.device = clb_device_expected(), .next = run->next};
-        longest = READY_SECONDS + READY_TIMES * clb_profile_start_cost(&owner);
-        atomic_store_explicit(&seconds, owner.device != NULL ? longest : 0, memory_order_relaxed);
-    }
-    return clb_now() + longest;
+    const struct clb_cost_machine owner = {.device = clb_device_expected(), .next = run->next};
+    return clb_now() + READY_SECONDS + READY_TIMES * clb_profile_start_cost(&owner);
 }
 
 /* Whether the device would have saved what its start costs, had it been there for the calls that it

@@ -227,9 +227,7 @@ static double measured_rate(const struct clb_device *device, clb_precision preci
 double clb_profile_saved(const struct clb_cost_machine *owner, const struct clb_cost_call *call,
                          const struct clb_prediction *prediction)
 {
-    struct clb_cost_machine machine = *owner;
-    machine.rate = measured_rate(owner->device, call->precision);
-    return clb_cost_saved(&machine, call, prediction);
+    return clb_cost_saved(owner, call, prediction, measured_rate(owner->device, call->precision));
 }
 
 void clb_profile_learn_start(const struct clb_cost_machine *owner, double seconds)

@@ -114,7 +114,7 @@ static clb_reason run_family(struct clb_run *run)
 static clb_reason run_and_learn(struct clb_run *run)
 {
     const bool learns = clb_run_is_learnt(run);
-    const bool timed = clb_runs_are_timed() || learns;
+    const bool timed = learns || clb_calls_are_observed() || clb_trace_wanted();
     const double cpu_begin = learns ? clb_predict_cpu_now(&run->runtime->device) : NAN;
     const double begin = timed ? clb_now() : 0;
     clb_reason reason = prepare_run(run);

@@ -88,10 +88,10 @@ struct clb_ops {
     bool (*complete)(struct clb_run *run, clb_status status);
     /* Kinds of the next library's functions without which the call is declined, CLB_NEEDS. */
     unsigned needs;
-    /* `auto` compares with the table's smallest dimension: 0, the smallest of m, n and k; else m
-     * alone, or half of the smallest. */
-    enum { CLB_SMALLEST, CLB_SMALLEST_M, CLB_SMALLEST_HALF } smallest;
 };
+
+#define CLB_OPS(kind, run, complete, needs) \
+    const struct clb_ops clb_##kind##_ops = {run, complete, needs}
 
 struct clb_run {
     const struct clb_ops *ops;
@@ -272,14 +272,10 @@ extern _Atomic long clb_verified_calls; /* for tests */
 extern bool clb_stats_wanted;
 void clb_stats_configure(void);
 
-/* Whether calls are counted or logged; whether their duration on the device is wanted. */
+/* Whether calls are counted or logged. */
 static inline bool clb_calls_are_observed(void)
 {
     return clb_stats_wanted || clb_log_wanted(CLB_LOG_DEBUG);
-}
-static inline bool clb_runs_are_timed(void)
-{
-    return clb_calls_are_observed() || clb_trace_wanted();
 }
 
 /* Count and log a call: one that is declined, or one that was computed on the device or, if

@@ -56,12 +56,10 @@ static bool parts_complete(struct clb_run *run, clb_status status)
     return next_used;
 }
 
-#define PARTS(kind, smallest) \
-    const struct clb_ops clb_##kind##_ops = {parts_run, parts_complete, CLB_NEEDS(kind), smallest}
-PARTS(trsm, CLB_SMALLEST);
-PARTS(getrs, CLB_SMALLEST);
-PARTS(potrs, CLB_SMALLEST);
-PARTS(ormqr, CLB_SMALLEST_HALF);
+CLB_OPS(trsm, parts_run, parts_complete, CLB_NEEDS(trsm));
+CLB_OPS(getrs, parts_run, parts_complete, CLB_NEEDS(getrs));
+CLB_OPS(potrs, parts_run, parts_complete, CLB_NEEDS(potrs));
+CLB_OPS(ormqr, parts_run, parts_complete, CLB_NEEDS(ormqr));
 
 /* ---- columns ---- */
 
@@ -90,8 +88,7 @@ static bool orgqr_complete(struct clb_run *run, clb_status status)
     return status != CLB_OK;
 }
 
-const struct clb_ops clb_orgqr_ops = {orgqr_run, orgqr_complete, CLB_NEEDS(orgqr),
-                                      CLB_SMALLEST_HALF};
+CLB_OPS(orgqr, orgqr_run, orgqr_complete, CLB_NEEDS(orgqr));
 
 /* ---- inverses ---- */
 
@@ -132,10 +129,7 @@ static bool inverse_complete(struct clb_run *run, clb_status status)
     return status != CLB_OK;
 }
 
-#define INVERSE(kind)                                                                        \
-    const struct clb_ops clb_##kind##_ops = {inverse_run, inverse_complete, CLB_NEEDS(kind), \
-                                             CLB_SMALLEST}
-INVERSE(getri);
-INVERSE(trtri);
-INVERSE(lauum);
-INVERSE(potri);
+CLB_OPS(getri, inverse_run, inverse_complete, CLB_NEEDS(getri));
+CLB_OPS(trtri, inverse_run, inverse_complete, CLB_NEEDS(trtri));
+CLB_OPS(lauum, inverse_run, inverse_complete, CLB_NEEDS(lauum));
+CLB_OPS(potri, inverse_run, inverse_complete, CLB_NEEDS(potri));

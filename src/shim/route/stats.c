@@ -261,18 +261,17 @@ static bool stats_any(void)
 
 /* ---- the report as JSON ---- */
 
-/* A name behind ", ", but for the first of a list. */
-static void add_name(struct clb_text *text, bool *first, const char *name)
+/* The name of a member, behind a comma unless it is the object's first. */
+static void add_name(struct clb_text *text, const char *name)
 {
-    clb_text_add(text, *first ? "" : ",");
+    clb_text_add(text, text->length > 0 && text->data[text->length - 1] != '{' ? "," : "");
     clb_text_add_quoted(text, name);
     clb_text_add(text, ":");
-    *first = false;
 }
 
-static void add_number(struct clb_text *text, bool *first, const char *name, double value)
+static void add_number(struct clb_text *text, const char *name, double value)
 {
-    add_name(text, first, name);
+    add_name(text, name);
     if (value == floor(value) && value < 1e15)
         clb_text_addf(text, "%.0f", value);
     else
@@ -282,46 +281,37 @@ static void add_number(struct clb_text *text, bool *first, const char *name, dou
 /* Left out where there were no such calls: the first field is their number. */
 static void add_fields(struct clb_text *text, const struct totals *totals, int from, int to)
 {
-    bool first = false;
     for (int f = from; f < to && (from == DEVICE || totals->value[from] > 0); f++)
-        add_number(text, &first, field_names[f], totals->value[f]);
+        add_number(text, field_names[f], totals->value[f]);
 }
 
-static void format_routine(struct clb_text *text, int symbol, const struct totals *totals)
+static void format_routine(struct clb_text *text, const struct totals *totals)
 {
-    bool first = true;
-    (void)symbol;
     clb_text_add(text, "{");
-    add_number(text, &first, "calls", totals->calls);
+    add_number(text, "calls", totals->calls);
     add_fields(text, totals, DEVICE, PREDICTED);
     add_fields(text, totals, PREDICTED, INSIDE);
     add_fields(text, totals, INSIDE, DECLINED);
     clb_text_add(text, ",\"kernels\":{");
-    first = true;
     for (size_t i = 0; i < CLB_COUNT_OF(totals->kernels); i++) {
         if (totals->kernels[i].name != NULL)
-            add_number(text, &first, totals->kernels[i].name, (double)totals->kernels[i].calls);
+            add_number(text, totals->kernels[i].name, (double)totals->kernels[i].calls);
     }
     clb_text_add(text, "},\"declined\":{");
-    first = true;
     for (int r = 0; r < CLB_REASONS; r++) {
         if (totals->value[DECLINED + r] > 0)
-            add_number(text, &first, clb_reason_name((clb_reason)r), totals->value[DECLINED + r]);
+            add_number(text, clb_reason_name((clb_reason)r), totals->value[DECLINED + r]);
     }
     clb_text_add(text, "}}");
 }
 
 /* Formats all libraries found for a name, the latest first. */
-static void format_targets(struct clb_text *text, int symbol, const struct totals *totals)
+static void format_targets(struct clb_text *text, const struct clb_target *target)
 {
     struct clb_text names = {0};
-    (void)totals;
-    const struct clb_target *target = atomic_load(&clb_symbols[symbol].next.targets);
-    for (; target != NULL; target = target->link) {
-        if (names.length > 0)
-            clb_text_add(&names, ",");
-        clb_text_add(&names, target->library != NULL ? target->library : "");
-    }
+    for (; target != NULL; target = target->link)
+        clb_text_addf(&names, names.length > 0 ? ",%s" : "%s",
+                      target->library != NULL ? target->library : "");
     clb_text_add_quoted(text, names.data != NULL ? names.data : "");
     clb_text_free(&names);
 }
@@ -332,30 +322,30 @@ static void format_decisions(struct clb_text *text)
     const struct clb_rate_decision *list;
     const size_t count = clb_rate_decisions(&list);
     for (size_t i = 0; i < count; i++) {
-        bool first = true;
         clb_text_add(text, i == 0 ? ",\"rates\":[{" : ",{");
-        add_name(text, &first, "dropped");
+        add_name(text, "dropped");
         clb_text_add_quoted(text, list[i].dropped);
-        add_number(text, &first, "gflops", list[i].dropped_rate);
-        add_name(text, &first, "used");
+        add_number(text, "gflops", list[i].dropped_rate);
+        add_name(text, "used");
         clb_text_add_quoted(text, list[i].used);
-        add_number(text, &first, "gflops_used", list[i].used_rate);
+        add_number(text, "gflops_used", list[i].used_rate);
         clb_text_add(text, i + 1 < count ? "}" : "}]");
     }
 }
 
-/* An object with a member for each name that was called. */
-static void format_names(struct clb_text *text,
-                         void (*format)(struct clb_text *, int symbol, const struct totals *))
+/* An object with a member for each name that was called: its libraries, or its counts. */
+static void format_names(struct clb_text *text, bool counts)
 {
-    bool first = true;
     clb_text_add(text, "{");
     for (int s = 0; s < CLB_SYMBOLS; s++) {
         const struct totals totals = sum(s);
         if (!(totals.calls > 0))
             continue;
-        add_name(text, &first, clb_symbols[s].next.name);
-        format(text, s, &totals);
+        add_name(text, clb_symbols[s].next.name);
+        if (counts)
+            format_routine(text, &totals);
+        else
+            format_targets(text, atomic_load(&clb_symbols[s].next.targets));
     }
     clb_text_add(text, "}");
 }
@@ -367,9 +357,9 @@ void clb_stats_format_json(struct clb_text *text)
     clb_text_add_quoted(text, runtime != NULL ? runtime->device.name : "none");
     format_decisions(text);
     clb_text_add(text, ",\"next\":");
-    format_names(text, format_targets);
+    format_names(text, false);
     clb_text_add(text, ",\"routines\":");
-    format_names(text, format_routine);
+    format_names(text, true);
     clb_text_add(text, "}\n");
 }
 
@@ -408,20 +398,17 @@ void clb_stats_format_table(struct clb_text *text)
 /* True when the parent process has been started with the variable, too. */
 static bool is_inherited(void)
 {
-    static const char wanted[] = VARIABLE "=";
-    char path[64];
+    char path[64], *entry = NULL;
+    size_t size = 0;
+    bool found = false;
     snprintf(path, sizeof path, "/proc/%ld/environ", (long)getppid());
     FILE *file = clb_file_read(path);
-    size_t same = 0;
-    bool at_start = true;
-    for (int c; file != NULL && wanted[same] != '\0' && (c = fgetc(file)) != EOF;) {
-        bool goes_on = (at_start || same > 0) && c == wanted[same];
-        same = goes_on ? same + 1 : 0;
-        at_start = c == '\0';
-    }
+    while (file != NULL && !found && getdelim(&entry, &size, '\0', file) > 0)
+        found = strncmp(entry, VARIABLE "=", strlen(VARIABLE "=")) == 0;
     if (file != NULL)
         fclose(file);
-    return wanted[same] == '\0';
+    free(entry);
+    return found;
 }
 
 /* A user who asks for a table is told when it is empty, also when no call has reached the library
