@@ -202,10 +202,8 @@ static double measure_peak(const struct ladder *ladder)
     struct peak peak = {.ladder = ladder,
                         .items = (size_t)device->units *
                                  (device->type == CL_DEVICE_TYPE_CPU ? 64 : 2048)};
-    size_t size = ladder->size, width = 1;
+    const size_t size = ladder->size, width = clb_max(clb_min(device->vector_bytes / size, 16), 1);
     char options[64];
-    while (width < 16 && 2 * width * size <= device->vector_bytes)
-        width *= 2;
     snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DWIDTH=%zu", measure->precision == CLB_D,
              width);
     clb_status status =
@@ -338,9 +336,8 @@ static int run_ladder(int argc, char **argv)
     ladder.result = from != NULL ? clb_result_load(from, "rungs") : NULL;
     if (from != NULL ? ladder.result == NULL : !look_at_devices(&ladder))
         return CLB_EXIT_FAILED;
-    const clb_routine routine = lu       ? single ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_dgetrf
-                                : single ? CLB_ROUTINE_sgemm
-                                         : CLB_ROUTINE_dgemm;
+    const clb_routine routine =
+        clb_routine_of(lu ? CLB_KIND_getrf : CLB_KIND_gemm, single ? CLB_S : CLB_D, false);
     int status = from != NULL ? show(&ladder)
                               : climb(&ladder, routine, lu ? ladder_climb_lu : ladder_climb_gemm);
     if (plot != NULL && ladder.result != NULL && !clb_plot_draw(plot, write_plot, ladder.result))

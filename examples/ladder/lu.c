@@ -67,24 +67,29 @@ static clb_status run_sequential(void *argument)
 
 /* ---- launches ---- */
 
-/* A kernel with the arguments n, k, [first,] a, [pivots]. */
-struct step {
-    const char *kernel;
-    size_t k;
-    struct clb_geometry geometry;
-    size_t first;
+/* Kernels with the arguments n, k, [first,] a, [pivots]; a work-item computes `part` x `part`
+ * elements. */
+static const struct lu_kernel {
+    const char *name;
+    size_t local[2], part;
     bool has_first, has_pivots;
-};
+} column = {"column", {ITEMS, 1}, 1, false, true}, rank_one = {"rank_one", {0}, 1, false, false},
+  swap_rows = {"swap_rows", {PANEL, 1}, 1, false, true},
+  solve = {"solve", {PANEL, 1}, 1, false, false},
+  update_tiles = {"update_tiles", {SIDE, SIDE}, 1, true, false},
+  update_blocks = {"update_blocks", {SIDE, SIDE}, BLOCK / SIDE, true, false};
 
-static clb_status launch(const struct lu *lu, const struct step *step, clb_event after,
-                         clb_event *event)
+static clb_status launch(const struct lu *lu, const struct lu_kernel *kernel, size_t at,
+                         size_t from, size_t x, size_t y, clb_event after, clb_event *event)
 {
-    const cl_uint n = (cl_uint)lu->ladder->n, k = (cl_uint)step->k, first = (cl_uint)step->first;
-    return clb_kernel_launch(lu->ladder->measure.queue_set, lu->program, step->kernel,
-                             &step->geometry, (struct clb_order){NULL, after, event},
-                             CLB_ARGUMENTS(CLB_ARG(n), CLB_ARG(k),
-                                           CLB_ARG_IF(step->has_first, first), CLB_ARG(lu->a->mem),
-                                           CLB_ARG_IF(step->has_pivots, lu->pivots->mem)));
+    const cl_uint n = (cl_uint)lu->ladder->n, k = (cl_uint)at, first = (cl_uint)from;
+    const struct clb_geometry geometry = {
+        {x / kernel->part, y / kernel->part}, {kernel->local[0], kernel->local[1]}, 2};
+    return clb_kernel_launch(
+        lu->ladder->measure.queue_set, lu->program, kernel->name, &geometry,
+        (struct clb_order){NULL, after, event},
+        CLB_ARGUMENTS(CLB_ARG(n), CLB_ARG(k), CLB_ARG_IF(kernel->has_first, first),
+                      CLB_ARG(lu->a->mem), CLB_ARG_IF(kernel->has_pivots, lu->pivots->mem)));
 }
 
 static clb_status send_matrix(const struct lu *lu)
@@ -108,10 +113,8 @@ static clb_status run_naive(void *argument)
     const size_t n = lu->ladder->n;
     CLB_TRY(send_matrix(lu));
     for (size_t k = 0; k < n; k++) {
-        const struct step column = {"column", k, {{ITEMS, 1}, {ITEMS, 1}, 2}, .has_pivots = true},
-                          rank_one = {"rank_one", k, {{n, n}, {0}, 2}, .first = 0};
-        CLB_TRY(launch(lu, &column, NULL, NULL));
-        CLB_TRY(launch(lu, &rank_one, NULL, NULL));
+        CLB_TRY(launch(lu, &column, k, 0, ITEMS, 1, NULL, NULL));
+        CLB_TRY(launch(lu, &rank_one, k, 0, n, n, NULL, NULL));
     }
     CLB_TRY(fetch_matrix(lu));
     return clb_queue_read_now(lu->ladder->queue, lu->pivots->mem, 0, n * sizeof(cl_uint),
@@ -134,28 +137,6 @@ static void factor_panel(const struct lu *lu, size_t k)
         lu->pivot[k + i] = (cl_uint)(k + (size_t)clb_integer_get(ipiv, i, lu->getrf->ilp64) - 1);
 }
 
-static struct step swap_step(const struct lu *lu, size_t k)
-{
-    return (struct step){"swap_rows", k, {{lu->ladder->n, 1}, {PANEL, 1}, 2}, .has_pivots = true};
-}
-
-static struct step solve_step(const struct lu *lu, size_t k)
-{
-    return (struct step){"solve", k, {{lu->ladder->n - k - PANEL, 1}, {PANEL, 1}, 2}, .first = 0};
-}
-
-/* The trailing matrix from column `first` on, `columns` of them. */
-static struct step update_step(const struct lu *lu, bool blocks, size_t k, size_t first,
-                               size_t columns)
-{
-    size_t rows = lu->ladder->n - k - PANEL, share = blocks ? BLOCK / SIDE : 1;
-    return (struct step){.kernel = blocks ? "update_blocks" : "update_tiles",
-                         .k = k,
-                         .geometry = {{rows / share, columns / share}, {SIDE, SIDE}, 2},
-                         .first = first,
-                         .has_first = true};
-}
-
 /* Nothing overlaps: a panel comes down, is factored, goes up, and the rest is updated. */
 static clb_status run_synchronous(void *argument)
 {
@@ -165,15 +146,16 @@ static clb_status run_synchronous(void *argument)
     CLB_TRY(send_matrix(lu));
     for (size_t k = 0; k < n; k += PANEL) {
         size_t offset = k * n * lu->ladder->size, rest = n - k - PANEL;
-        const struct step steps[] = {swap_step(lu, k), solve_step(lu, k),
-                                     update_step(lu, false, k, k + PANEL, rest)};
         CLB_TRY(clb_queue_read_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host));
         factor_panel(lu, k);
         CLB_TRY(clb_queue_write_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host));
         CLB_TRY(clb_queue_write_now(queue, lu->pivots->mem, k * sizeof(cl_uint),
                                     PANEL * sizeof(cl_uint), lu->pivot + k));
-        for (size_t i = 0; i < (rest > 0 ? 3 : 1); i++)
-            CLB_TRY(launch(lu, &steps[i], NULL, NULL));
+        CLB_TRY(launch(lu, &swap_rows, k, 0, n, 1, NULL, NULL));
+        if (rest > 0) {
+            CLB_TRY(launch(lu, &solve, k, 0, rest, 1, NULL, NULL));
+            CLB_TRY(launch(lu, &update_tiles, k, k + PANEL, rest, rest, NULL, NULL));
+        }
         CLB_TRY(clb_queue_finish(queue));
     }
     return fetch_matrix(lu);
@@ -193,16 +175,14 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
     CLB_THEN(status, clb_queue_write(set->upload, lu->a->mem, CLB_LINE(offset, panel_bytes(lu)),
                                      lu->panel->host, NULL, &sent));
     CLB_THEN(status, clb_queue_flush(set->upload));
-    const struct step swap = swap_step(lu, k), solve = solve_step(lu, k),
-                      ahead = update_step(lu, true, k, next, PANEL),
-                      rest = update_step(lu, true, k, next + PANEL, n - clb_min(n, next + PANEL));
-    CLB_THEN(status, launch(lu, &swap, sent, NULL));
+    CLB_THEN(status, launch(lu, &swap_rows, k, 0, n, 1, sent, NULL));
     if (next < n) {
-        CLB_THEN(status, launch(lu, &solve, NULL, NULL));
-        CLB_THEN(status, launch(lu, &ahead, NULL, &ready));
+        CLB_THEN(status, launch(lu, &solve, k, 0, n - next, 1, NULL, NULL));
+        CLB_THEN(status, launch(lu, &update_blocks, k, next, n - next, PANEL, NULL, &ready));
     }
     if (next + PANEL < n)
-        CLB_THEN(status, launch(lu, &rest, NULL, NULL));
+        CLB_THEN(status, launch(lu, &update_blocks, k, next + PANEL, n - next, n - next - PANEL,
+                                NULL, NULL));
     CLB_THEN(status, clb_queue_flush(set->queue));
     if (next < n) {
         CLB_THEN(status, clb_queue_read(set->upload, lu->a->mem,
