@@ -279,14 +279,12 @@ static json_t *list_missing(void *list)
 static bool next_is_there(void)
 {
     char *list = getenv("CLBLAS_SHIM_NEXT");
-    json_auto_t *missing = list != NULL ? clb_ask_child(list_missing, list) /* takes a copy apart */
-                                        : json_array();
-    const bool there = missing != NULL && json_array_size(missing) == 0;
-    const char *error = json_string_value(json_array_get(missing, 0));
-    if (!there)
-        clb_fail(0, "CLBLAS_SHIM_NEXT=%s: %s", list,
-                 error != NULL ? error : "a library ends the process that opens it");
-    return there;
+    if (list == NULL)
+        return true;
+    json_auto_t *missing = clb_ask_child(list_missing, list); /* takes a copy apart */
+    const char *error = missing == NULL ? "a library ends the process that opens it"
+                                        : json_string_value(json_array_get(missing, 0));
+    return error == NULL || clb_fail(false, "CLBLAS_SHIM_NEXT=%s: %s", list, error);
 }
 
 /* The first start on a machine; the cache then knows the device, and so does the process that does
