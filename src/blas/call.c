@@ -135,31 +135,24 @@ bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *
 {
     const struct clb_routine_info *routine = &clb_routines[call->routine];
     const char *at = routine->shapes;
-    for (const char *s = routine->signature; *s != '\0'; s++) {
-        if (*s != 'A' && *s != 'B' && *s != 'C')
-            continue;
-        if (*s == matrix) {
-            const bool turned = (at[3] == 't' && call->transa != CLB_OP_N) ||
-                                (at[3] == 'T' && call->transb != CLB_OP_N);
-            const bool triangle = at[3] == 'u';
-            *shape =
-                (struct clb_shape){.data = matrix == 'A'   ? call->a
-                                           : matrix == 'B' ? call->b
-                                                           : call->c,
-                                   .rows = (size_t)clb_call_size(call, at[turned ? 2 : 1]),
-                                   .cols = (size_t)clb_call_size(call, at[turned ? 1 : 2]),
-                                   .ld = matrix == 'A'   ? call->lda
-                                         : matrix == 'B' ? call->ldb
-                                                         : call->ldc,
-                                   .written = at[0] == '>',
-                                   .triangle = triangle,
-                                   .part = triangle ? "LUlu"[call->upper + 2 * call->unit] : '\0'};
-            return true;
-        }
-        at += strcspn(at, " ");
-        at += *at == ' ';
-    }
-    return false;
+    void *const data[] = {call->a, call->b, call->c};
+    const size_t ld[] = {call->lda, call->ldb, call->ldc};
+    const char *const found = strchr(routine->signature, matrix);
+    if (found == NULL)
+        return false;
+    for (const char *s = routine->signature; s < found; s++)
+        at += strchr("ABC", *s) != NULL ? strcspn(at, " ") + 1 : 0;
+    const bool turned =
+        (at[3] == 't' && call->transa != CLB_OP_N) || (at[3] == 'T' && call->transb != CLB_OP_N);
+    const bool triangle = at[3] == 'u';
+    *shape = (struct clb_shape){.data = data[matrix - 'A'],
+                                .rows = (size_t)clb_call_size(call, at[turned ? 2 : 1]),
+                                .cols = (size_t)clb_call_size(call, at[turned ? 1 : 2]),
+                                .ld = ld[matrix - 'A'],
+                                .written = at[0] == '>',
+                                .triangle = triangle,
+                                .part = triangle ? "LUlu"[call->upper + 2 * call->unit] : '\0'};
+    return true;
 }
 
 /* `letter`: that of alpha or beta in signatures. */
@@ -239,25 +232,15 @@ int clb_call_first_wrong(const struct clb_call *call)
     return 0;
 }
 
-/* The first byte of a matrix, and behind its last element. */
-static uintptr_t begin_of(const struct clb_shape *x)
-{
-    return (uintptr_t)x->data;
-}
-
-static uintptr_t end_of(const struct clb_shape *x, size_t size)
-{
-    return begin_of(x) + ((x->cols - 1) * x->ld + x->rows) * size;
-}
-
 /* Whether two matrices share memory. */
 static bool have_common(const struct clb_shape *x, const struct clb_shape *y, size_t size)
 {
     const int64_t ld = (int64_t)(x->cols > 1 ? x->ld : y->ld);
     const int64_t rows_x = (int64_t)x->rows, cols_x = (int64_t)x->cols;
     const int64_t rows_y = (int64_t)y->rows, cols_y = (int64_t)y->cols;
-    const int64_t bytes = (int64_t)(begin_of(y) - begin_of(x));
-    if (begin_of(x) >= end_of(y, size) || begin_of(y) >= end_of(x, size))
+    const int64_t bytes = (int64_t)((uintptr_t)y->data - (uintptr_t)x->data);
+    if (bytes >= (int64_t)(((x->cols - 1) * x->ld + x->rows) * size) ||
+        -bytes >= (int64_t)(((y->cols - 1) * y->ld + y->rows) * size))
         return false;
     if ((cols_y > 1 && (int64_t)y->ld != ld) || rows_x > ld || rows_y > ld ||
         bytes % (int64_t)size != 0)
