@@ -14,10 +14,6 @@ static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restri
             CLB_SIMD
             for (size_t i = 0; i < m; i++)
                 c[i] = alpha * p[i];
-        } else if (beta == 1) {
-            CLB_SIMD
-            for (size_t i = 0; i < m; i++)
-                c[i] += alpha * p[i];
         } else {
             CLB_SIMD
             for (size_t i = 0; i < m; i++)
