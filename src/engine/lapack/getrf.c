@@ -174,8 +174,9 @@ static size_t take_move(cl_uint *rows, size_t row, struct clb_move *move)
 
 /* At most two moves for each column: the top rows first, in order, so that neighbouring work-items
  * write neighbouring rows. */
-clb_status clb_getrf_send_moves(struct clb_getrf_run *lu, size_t k, size_t width)
+clb_status clb_getrf_prepare(void *context, size_t k, size_t width)
 {
+    struct clb_getrf_run *lu = context;
     const int64_t *ipiv = lu->result->ipiv;
     struct clb_move *moves = lu->run.workspace.moves_host->host;
     lu->moves = 0;
@@ -185,18 +186,6 @@ clb_status clb_getrf_send_moves(struct clb_getrf_run *lu, size_t k, size_t width
     for (size_t i = k; i < k + width; i++)
         lu->moves += take_move(lu->row, (size_t)ipiv[i] - 1, moves + lu->moves);
     return clb_dmat_send_moves(&lu->run.workspace, lu->moves);
-}
-
-clb_status clb_getrf_prepare(void *context, size_t k, size_t width)
-{
-    struct clb_getrf_run *lu = context;
-    lu->moves = 0;
-    if (k + width == lu->x.cols)
-        return CLB_OK;
-    const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&lu->x, k, k, width, width),
-                                               .unit = true};
-    clb_status status = clb_getrf_send_moves(lu, k, width);
-    return status == CLB_OK ? clb_dmat_pack_triangle(&lu->run.workspace, &triangle) : status;
 }
 
 clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace *workspace,
@@ -214,7 +203,8 @@ clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace
         .c = clb_dmat_part(&lu->x, k + width, first, below, count - rhs),
         .keep = keep,
         .in_order = true};
-    clb_status status = clb_dmat_solve(workspace, &triangle, &top);
+    clb_status status = clb_dmat_pack_triangle(workspace, &triangle);
+    CLB_THEN(status, clb_dmat_solve(workspace, &triangle, &top));
     CLB_THEN(status, clb_dmat_update(workspace, &update));
     if (rhs == 0 || status != CLB_OK)
         return status;

@@ -62,10 +62,7 @@ static clb_status getrf_lookahead_apply(struct getrf_lookahead_run *run,
     const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
     const struct clb_moves moves = clb_getf2_moves(&lu->panel, k, width);
     const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
-    const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&panel, 0, 0, width, width),
-                                               .unit = true};
     clb_status status = clb_dmat_move_by(workspace, &columns, &moves, count, 0);
-    CLB_THEN(status, clb_dmat_pack_triangle(workspace, &triangle));
     CLB_THEN(status, clb_getrf_update(lu, workspace, &panel, k, first, count, keep));
     for (size_t g = from; g < to; g++)
         run->applied[g] = step + 1;

@@ -208,10 +208,7 @@ static clb_status apply_earlier(struct ooc_run *ooc, const struct ooc_block *blo
 {
     struct clb_getrf_run *lu = &ooc->lu;
     const struct clb_dmat panel = slot_of(ooc, &ooc->panel[p], turn);
-    const struct clb_dmat_triangle triangle = {
-        .a = clb_dmat_part(&panel, 0, 0, panel.cols, panel.cols), .unit = true};
     clb_status status = clb_job_await(&lu->run, block->up + 1 + p);
-    CLB_THEN(status, clb_dmat_pack_triangle(&lu->run.workspace, &triangle));
     CLB_THEN(status, clb_getrf_update(lu, &lu->run.workspace, &panel, ooc->panel[p].first,
                                       block->first, block->end - block->first, CLB_PACK_KEEP));
     return status;

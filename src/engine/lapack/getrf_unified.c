@@ -72,8 +72,7 @@ static clb_status follow_strip(struct clb_getrf_run *lu, size_t k, size_t end, s
 {
     const struct clb_dmat left = clb_dmat_part(&lu->x, 0, k, lu->x.rows, j - k);
     size_t first = j + width;
-    clb_status status =
-        first < end ? clb_getrf_prepare(lu, j, width) : clb_getrf_send_moves(lu, j, width);
+    clb_status status = clb_getrf_prepare(lu, j, width);
     CLB_THEN(status, clb_dmat_move(&lu->run.workspace, &left, lu->moves));
     if (status == CLB_OK && first < end)
         status = clb_getrf_apply(lu, j, width, first, end - first, false);

@@ -257,19 +257,15 @@ bool clb_getrf_is_on_device(const void *context, size_t k);
 clb_status clb_getrf_factor_on_device(void *context, size_t k, size_t width) CLB_MUST_CHECK;
 clb_status clb_getrf_read_pivots(struct clb_getrf_run *lu, size_t k, size_t width) CLB_MUST_CHECK;
 
-/* Send the interchanges of columns [k, k + width) to the device as lu->moves, and pack the triangle
- * of a panel that is on the device. Nothing is done, and lu->moves is 0, if no columns follow the
- * panel. */
+/* Send the interchanges of columns [k, k + width) to the device as lu->moves. */
 clb_status clb_getrf_prepare(void *context, size_t k, size_t width) CLB_MUST_CHECK;
-/* The interchanges only, whatever follows. */
-clb_status clb_getrf_send_moves(struct clb_getrf_run *lu, size_t k, size_t width) CLB_MUST_CHECK;
 
 /* Apply step k to columns [first, first + count). `kept`: an earlier call for this step has packed
  * the panel. */
 clb_status clb_getrf_apply(void *context, size_t k, size_t width, size_t first, size_t count,
                            bool kept) CLB_MUST_CHECK;
 /* The same on any workspace, without interchanges, and with any panel: `panel` has its rows from k
- * on; its triangle has been packed in that workspace. */
+ * on. */
 clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace *workspace,
                             const struct clb_dmat *panel, size_t k, size_t first, size_t count,
                             enum clb_keep keep) CLB_MUST_CHECK;
