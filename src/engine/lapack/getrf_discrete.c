@@ -95,7 +95,7 @@ static clb_status send_chunk(struct getrf_discrete *discrete, size_t index, size
         clb_dmat_part(&discrete->lu->x, 0, first, discrete->lu->x.rows, transfer->x.cols);
     clb_status status = CLB_OK;
     if (index >= CHUNKS)
-        status = clb_transfer_queue_await_arrival(run->transfers, run->uploads + index - CHUNKS);
+        status = clb_transfer_queue_await(run->transfers, run->uploads + index - CHUNKS, NULL);
     transfer->x.mem = discrete->chunk[index % CHUNKS]->mem;
     CLB_THEN(status, clb_dmat_permute(&run->workspace, &from, &transfer->x, discrete->order->mem));
     CLB_THEN(status, clb_queue_confirm(run->workspace.queue));

@@ -271,7 +271,7 @@ static clb_status ooc_bring_up(struct ooc_run *ooc, size_t b)
     clb_status status = CLB_OK;
     lu->x = window(ooc, block);
     for (size_t i = b > 0 ? block[-1].down : 0; b > 0 && i < block[-1].down_end; i++) {
-        CLB_THEN(status, clb_transfer_queue_await_arrival(run->transfers, run->uploads + i));
+        CLB_THEN(status, clb_transfer_queue_await(run->transfers, run->uploads + i, NULL));
     }
     if (status == CLB_OK && b > 0) {
         clb_getrf_order(lu, 0, clb_min(block->first, lu->inner), ooc->order[SLOTS]);

@@ -251,7 +251,7 @@ static clb_status release_part(struct solve_run *run, size_t parts, size_t index
     if (index >= parts || index < run->resident)
         return CLB_OK;
     clb_status status =
-        clb_transfer_queue_await_arrival(transfers, run->run.uploads + index - run->resident);
+        clb_transfer_queue_await(transfers, run->run.uploads + index - run->resident, NULL);
     CLB_THEN(status, clb_transfer_queue_release(transfers, 1 + index, run->run.workspace.queue));
     return status;
 }

@@ -649,7 +649,8 @@ clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t
 {
     const struct clb_transfer *transfer = &transfers->transfer[index];
     clb_status status = await_count(transfers, transfer, &transfer->done);
-    return status == CLB_OK ? clb_queue_barrier(queue, transfer->ready, NULL) : status;
+    return status == CLB_OK && queue != NULL ? clb_queue_barrier(queue, transfer->ready, NULL)
+                                             : status;
 }
 
 clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t index,
@@ -670,12 +671,6 @@ bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t index)
     bool has = transfer->done == transfer->pieces || transfers->status != CLB_OK;
     pthread_mutex_unlock(&transfers->lock);
     return has;
-}
-
-clb_status clb_transfer_queue_await_arrival(struct clb_transfer_queue *transfers, size_t index)
-{
-    const struct clb_transfer *transfer = &transfers->transfer[index];
-    return await_count(transfers, transfer, &transfer->done);
 }
 
 clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers, size_t index)

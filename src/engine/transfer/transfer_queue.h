@@ -194,7 +194,8 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers) CLB_MUS
 void clb_transfer_queue_start(struct clb_transfer_queue *transfers, size_t uploaders);
 
 /* Factorisations: wait until all pieces of an upload have been enqueued, and make commands that are
- * enqueued on `queue` from now on wait until it is complete. CLB_ERR_RANGE, here and below: it is
+ * enqueued on `queue` from now on wait until it is complete; with NULL, until all of a download is
+ * in its slots, so that its device memory may be used again. CLB_ERR_RANGE, here and below: it is
  * stopped. */
 clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t transfer,
                                     struct clb_queue *queue) CLB_MUST_CHECK;
@@ -221,10 +222,6 @@ void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t
  * before it releases any download, and must release no later one. */
 void clb_transfer_queue_shorten(struct clb_transfer_queue *transfers, size_t transfer, size_t cols);
 
-/* In order: wait until all of a download is in its slots, so that its device memory may be used
- * again. */
-clb_status clb_transfer_queue_await_arrival(struct clb_transfer_queue *transfers,
-                                            size_t transfer) CLB_MUST_CHECK;
 /* Wait until all of a download is in the caller's memory. */
 clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers,
                                             size_t transfer) CLB_MUST_CHECK;
