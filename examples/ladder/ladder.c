@@ -184,13 +184,14 @@ static clb_status run_peak(void *argument)
     const struct peak *peak = argument;
     const struct clb_geometry geometry = {.global = {peak->items}, .dimensions = 1};
     /* x and y of the kernel */
-    const struct clb_product_factors factors = {0.5, 0.25, 0.5F, 0.25F,
-                                                peak->ladder->measure.precision == CLB_S};
+    const clb_precision precision = peak->ladder->measure.precision;
+    const clb_scalar factors =
+        precision == CLB_S ? (clb_scalar){.s = {0.5F, 0.25F}} : (clb_scalar){.d = {0.5, 0.25}};
     const cl_uint steps = PEAK_STEPS;
     clb_status status = clb_kernel_launch(
         peak->ladder->measure.queue_set, peak->program, "peak", &geometry, (struct clb_order){0},
-        CLB_ARGUMENTS(CLB_ARG(steps), CLB_FACTOR(factors, alpha), CLB_FACTOR(factors, beta),
-                      CLB_ARG(peak->results->mem)));
+        CLB_ARGUMENTS(CLB_ARG(steps), CLB_FACTOR(precision, factors, 0),
+                      CLB_FACTOR(precision, factors, 1), CLB_ARG(peak->results->mem)));
     return status == CLB_OK ? clb_queue_finish(peak->ladder->queue) : status;
 }
 

@@ -312,16 +312,12 @@ clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
 /* Tiles of an m x n product. */
 size_t clb_gemm_tiles(const struct clb_gemm_variant *variant, size_t m, size_t n);
 
-/* The factors of a product and of C, as the kernels' real type. */
-struct clb_product_factors {
-    cl_double alpha_d, beta_d;
-    cl_float alpha_s, beta_s;
-    bool single;
-};
-#define CLB_FACTOR(factors, x) \
-    ((factors).single ? CLB_ARG((factors).x##_s) : CLB_ARG((factors).x##_d))
-struct clb_product_factors clb_product_factors_of(const struct clb_gemm_variant *variant,
-                                                  const struct clb_product *product);
+/* The factors of a product and of C, two numbers of the kernels' real type; and one of them. */
+clb_scalar clb_product_factors(const struct clb_gemm_variant *variant,
+                               const struct clb_product *product);
+#define CLB_FACTOR(precision, factors, i)                                             \
+    (clb_precision_real_size(precision) == sizeof(cl_float) ? CLB_ARG((factors).s[i]) \
+                                                            : CLB_ARG((factors).d[i]))
 
 /* The products of parts of `depth_of_part` depths: where that is less than k, C is a matrix for
  * each of them, one behind the other; these and then their sum, of scaled operands also where there

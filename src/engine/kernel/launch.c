@@ -154,14 +154,14 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
  * are subtracted one after the other. */
 #define IN_ORDER 2
 
-struct clb_product_factors clb_product_factors_of(const struct clb_gemm_variant *variant,
-                                                  const struct clb_product *product)
+clb_scalar clb_product_factors(const struct clb_gemm_variant *variant,
+                               const struct clb_product *product)
 {
     const double alpha = product->subtract || product->negate ? -1 : 1;
     const double beta = product->in_order ? IN_ORDER : product->add || product->subtract;
-    return (struct clb_product_factors){alpha, beta, (cl_float)alpha, (cl_float)beta,
-                                        clb_precision_real_size(variant->precision) ==
-                                            sizeof(cl_float)};
+    return clb_precision_real_size(variant->precision) == sizeof(float)
+               ? (clb_scalar){.s = {(float)alpha, (float)beta}}
+               : (clb_scalar){.d = {alpha, beta}};
 }
 
 static bool is_in_parts(const struct clb_product *product)
@@ -203,19 +203,19 @@ clb_status clb_product_launch(struct clb_queue_set *queue_set,
     const cl_int a_cut = (cl_int)((ptrdiff_t)each * cut->a);
     const cl_int b_cut = (cl_int)((ptrdiff_t)each * cut->b);
     const cl_int c_cut = (cl_int)((ptrdiff_t)each * cut->c);
-    const struct clb_product_factors factors = clb_product_factors_of(variant, product);
+    const clb_scalar factors = clb_product_factors(variant, product);
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
     geometry.global[0] *= in_parts ? clb_div_up(product->k, depth) : 1;
     return clb_kernel_launch(
         queue_set, cuts ? *variant->shapes : variant->program, product_kernel(product), &geometry,
         order,
-        CLB_ARGUMENTS(CLB_ARG(m), CLB_ARG(n), CLB_ARG(k), CLB_FACTOR(factors, alpha),
-                      CLB_FACTOR(factors, beta), CLB_ARG(product->a), CLB_ARG(a_offset),
-                      CLB_ARG_IF(raw, lda), CLB_ARG(product->b), CLB_ARG(b_offset),
-                      CLB_ARG_IF(raw, ldb), CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc),
-                      CLB_ARG_IF(in_parts, part), CLB_ARG_IF(in_parts, stride),
-                      CLB_ARG_IF(direct, ldb), CLB_ARG_IF(cuts, cut->kind), CLB_ARG_IF(cuts, a_cut),
-                      CLB_ARG_IF(cuts, b_cut), CLB_ARG_IF(cuts, c_cut)));
+        CLB_ARGUMENTS(
+            CLB_ARG(m), CLB_ARG(n), CLB_ARG(k), CLB_FACTOR(variant->precision, factors, 0),
+            CLB_FACTOR(variant->precision, factors, 1), CLB_ARG(product->a), CLB_ARG(a_offset),
+            CLB_ARG_IF(raw, lda), CLB_ARG(product->b), CLB_ARG(b_offset), CLB_ARG_IF(raw, ldb),
+            CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc), CLB_ARG_IF(in_parts, part),
+            CLB_ARG_IF(in_parts, stride), CLB_ARG_IF(direct, ldb), CLB_ARG_IF(cuts, cut->kind),
+            CLB_ARG_IF(cuts, a_cut), CLB_ARG_IF(cuts, b_cut), CLB_ARG_IF(cuts, c_cut)));
 }
 
 clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,

@@ -133,20 +133,20 @@ static clb_status sum_parts(struct clb_queue_set *queue_set, const struct clb_ge
     const size_t each = parts(variant);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint count = product->part == 0 ? 1 : (cl_uint)clb_div_up(product->k, product->part);
-    const struct clb_product_factors factors = clb_product_factors_of(variant, product);
+    const clb_scalar factors = clb_product_factors(variant, product);
     const cl_ulong ld = each * part_ld(variant, product->m), stride = ld * product->n;
     const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
-    const struct clb_argument alpha = CLB_FACTOR(factors, alpha), none = {0};
+    const struct clb_argument alpha = CLB_FACTOR(variant->precision, factors, 0), none = {0};
     const struct clb_geometry geometry = fixed_geometry(variant);
-    return clb_kernel_launch(queue_set, variant->program,
-                             scaled ? "clb_gemm_sum_scaled" : "clb_gemm_sum", &geometry, order,
-                             CLB_ARGUMENTS(CLB_ARG(m), CLB_ARG(n), CLB_ARG(count),
-                                           scaled ? none : alpha, CLB_FACTOR(factors, beta),
-                                           CLB_ARG(product->parts), CLB_ARG(stride), CLB_ARG(ld),
-                                           CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc),
-                                           CLB_ARG_IF(scaled, product->exponents),
-                                           CLB_ARG_IF(scaled, product->a_exponents),
-                                           CLB_ARG_IF(scaled, product->b_exponents)));
+    return clb_kernel_launch(
+        queue_set, variant->program, scaled ? "clb_gemm_sum_scaled" : "clb_gemm_sum", &geometry,
+        order,
+        CLB_ARGUMENTS(CLB_ARG(m), CLB_ARG(n), CLB_ARG(count), scaled ? none : alpha,
+                      CLB_FACTOR(variant->precision, factors, 1), CLB_ARG(product->parts),
+                      CLB_ARG(stride), CLB_ARG(ld), CLB_ARG(product->c), CLB_ARG(start),
+                      CLB_ARG(ldc), CLB_ARG_IF(scaled, product->exponents),
+                      CLB_ARG_IF(scaled, product->a_exponents),
+                      CLB_ARG_IF(scaled, product->b_exponents)));
 }
 
 clb_status clb_product_in_parts(struct clb_queue_set *queue_set,

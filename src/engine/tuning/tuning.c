@@ -23,8 +23,7 @@ typedef enum device_class {
 static const struct {
     const char *name;
     cl_device_type kind;
-    bool any_vendor;
-    clb_vendor vendor;
+    clb_vendor vendor; /* OTHER: any */
     cl_uint vector_bytes;
     double rate;
 } classes[CLASSES] = {
@@ -33,16 +32,15 @@ static const struct {
 #define KIND_ANY       CL_DEVICE_TYPE_ALL
 #define CLB_VENDOR_ANY CLB_VENDOR_OTHER
 #define CLB_CLASS(name, kind, vendor, bytes, rate) \
-    {#name, KIND_##kind, CLB_VENDOR_##vendor == CLB_VENDOR_ANY, CLB_VENDOR_##vendor, bytes, rate},
+    {#name, KIND_##kind, CLB_VENDOR_##vendor, bytes, rate},
 #include "classes.def"
 #undef CLB_CLASS
-#undef CLB_VENDOR_ANY
 };
 
 static bool has_class(const struct clb_device *device, device_class class)
 {
     return (classes[class].kind == KIND_ANY || (device->type & classes[class].kind) != 0) &&
-           (classes[class].any_vendor || device->vendor == classes[class].vendor) &&
+           (classes[class].vendor == CLB_VENDOR_ANY || device->vendor == classes[class].vendor) &&
            device->vector_bytes >= classes[class].vector_bytes;
 }
 
