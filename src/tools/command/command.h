@@ -181,8 +181,9 @@ json_t *clb_next_describe(const char *library);
 json_t *clb_devices_list(void);
 /* The same, NULL after a message also where no device is taken. */
 json_t *clb_devices_ready(void);
-const json_t *clb_devices_taken(const json_t *list); /* NULL: none */
-bool clb_devices_on_cpu(const json_t *list);         /* whether that is a CPU */
+const json_t *clb_devices_taken(const json_t *list);             /* NULL: none */
+bool clb_devices_on_cpu(const json_t *list);                     /* whether that is a CPU */
+size_t clb_devices_count(const json_t *list, const char *state); /* its steps in this state */
 void clb_devices_print(FILE *stream, const json_t *list);
 
 /* ---- report.c: sums of reports ---- */

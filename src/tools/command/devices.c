@@ -144,6 +144,14 @@ bool clb_devices_on_cpu(const json_t *list)
     return strcmp(clb_text_of(clb_devices_taken(list), "type"), "CPU") == 0;
 }
 
+size_t clb_devices_count(const json_t *list, const char *state)
+{
+    size_t count = 0;
+    CLB_EACH_MEMBER(step, now, json_object_get(json_object_get(list, "cache"), "steps"))
+        count += strcmp(json_string_value(now), state) == 0;
+    return count;
+}
+
 /* ---- the table ---- */
 
 static void print_device(FILE *stream, const json_t *device)
@@ -169,24 +177,21 @@ static void print_device(FILE *stream, const json_t *device)
             clb_text_of(device, "name"));
 }
 
-static void print_cache(FILE *stream, const json_t *cache)
+static void print_cache(FILE *stream, const json_t *list)
 {
+    const json_t *cache = json_object_get(list, "cache");
+    const size_t steps = json_object_size(json_object_get(cache, "steps"));
     const char *folder = clb_text_of(cache, "folder");
-    size_t passed = 0, failed = 0;
-    json_t *steps = json_object_get(cache, "steps");
-    CLB_EACH_MEMBER(name, state, steps) {
-        passed += strcmp(json_string_value(state), "passed") == 0;
-        failed += strcmp(json_string_value(state), "failed") == 0;
-    }
-    if (*folder == '\0')
+    if (*folder == '\0') {
         fprintf(stream, "\nThere is no cache that can be written: every process compiles anew.\n");
-    else
+    } else {
         fprintf(stream, "\nCache %s%s", folder,
                 clb_is_true(cache, "room") ? "" : ", whose disk is full");
-    if (*folder != '\0' && json_object_size(steps) > 0)
-        fprintf(stream, ": of %zu sets of kernels %zu are ready, %zu don't work on this device",
-                json_object_size(steps), passed, failed);
-    fprintf(stream, "%s", *folder != '\0' ? ".\n" : "");
+        if (steps > 0)
+            fprintf(stream, ": of %zu sets of kernels %zu are ready, %zu don't work on this device",
+                    steps, clb_devices_count(list, "passed"), clb_devices_count(list, "failed"));
+        fprintf(stream, ".\n");
+    }
     const json_t *outdated = json_object_get(cache, "outdated");
     if (clb_is_true(outdated, "tune"))
         fprintf(stream, "Its times are of another version: run clblas-shim tune again.\n");
@@ -203,7 +208,7 @@ void clb_devices_print(FILE *stream, const json_t *list)
                 clb_style(stream, CLB_PLAIN));
     CLB_EACH(device, devices)
         print_device(stream, device);
-    print_cache(stream, json_object_get(list, "cache"));
+    print_cache(stream, list);
 }
 
 /* ---- the command ---- */

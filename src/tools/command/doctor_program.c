@@ -212,20 +212,12 @@ static json_t *sum_report(const json_t *report)
     return all;
 }
 
-/* How many sets of kernels are compiled. */
-static size_t count_ready(const json_t *devices)
-{
-    size_t count = 0;
-    CLB_EACH_MEMBER(name, state, json_object_get(json_object_get(devices, "cache"), "steps"))
-        count += strcmp(json_string_value(state), "passed") == 0;
-    return count;
-}
-
 /* True when the program has waited for the compilation of kernels. */
 static bool has_compiled(const json_t *before)
 {
     json_auto_t *after = clb_devices_list();
-    return after != NULL && count_ready(after) > count_ready(before);
+    return after != NULL &&
+           clb_devices_count(after, "passed") > clb_devices_count(before, "passed");
 }
 
 /* What the environment sets that sends calls elsewhere than the default mode; NULL: nothing. */
