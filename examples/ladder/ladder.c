@@ -212,7 +212,7 @@ static double measure_peak(const struct ladder *ladder)
     CLB_THEN(status, clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, peak.items * width * size,
                                     &peak.results));
     double seconds = status == CLB_OK ? clb_measure_seconds(run_peak, &peak, true) : NAN;
-    clb_buffer_put(measure->runtime, peak.results);
+    clb_buffer_end(measure->runtime, peak.results, true);
     return isfinite(seconds)
                ? 2.0 * PEAK_CHAINS * PEAK_STEPS * (double)peak.items * (double)width / seconds
                : clb_fail(0, "the bound can't be measured: the kernel fails");

@@ -291,8 +291,8 @@ static double run_link(const struct task *task)
 
 static void close_link(void)
 {
-    clb_buffer_put(runtime, pinned);
-    clb_buffer_put(runtime, device);
+    clb_buffer_end(runtime, pinned, true);
+    clb_buffer_end(runtime, device, true);
     clb_queue_set_end(link_lane, true);
 }
 

@@ -57,7 +57,7 @@ void resident_close(struct resident *r)
 {
     clb_resident_close(&r->product);
     for (int i = 0; i < 3; i++) {
-        clb_buffer_put(r->product.queue_set->runtime, r->matrix[i]);
+        clb_buffer_end(r->product.queue_set->runtime, r->matrix[i], true);
         free(r->host[i]);
     }
     clb_queue_set_end(r->product.queue_set, true);

@@ -244,7 +244,7 @@ static void allowance(void *discrete)
     for (int i = 0; i < 4000; i++) {
         size_t which = random_below(&seed, CLB_COUNT_OF(buffers));
         if (buffers[which] != NULL) {
-            clb_buffer_put(runtime, buffers[which]);
+            clb_buffer_end(runtime, buffers[which], true);
             buffers[which] = NULL;
             continue;
         }
@@ -270,7 +270,7 @@ static void allowance(void *discrete)
     }
     expect(refused > 10, "never refused");
     for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
-        clb_buffer_put(runtime, buffers[i]);
+        clb_buffer_end(runtime, buffers[i], true);
     expect(clb_memory_available(runtime) == limit, "%llu bytes are lost",
            (unsigned long long)(limit - clb_memory_available(runtime)));
     expect(fake_cl.peak_bytes <= (long long)limit, "the limit was passed: %lld",
@@ -283,15 +283,15 @@ static void reuse(void *unused)
     struct clb_buffer *first, *second;
     (void)unused;
     expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 100000, &first) == CLB_OK, "first");
-    clb_buffer_put(runtime, first);
+    clb_buffer_end(runtime, first, true);
     long created = fake_cl.of[FAKE_CreateBuffer];
     expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 99000, &second) == CLB_OK && second == first,
            "not used again");
     expect(fake_cl.of[FAKE_CreateBuffer] == created, "created again");
-    clb_buffer_put(runtime, second);
+    clb_buffer_end(runtime, second, true);
     expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 1000, &second) == CLB_OK && second != first,
            "a large buffer for a small size");
-    clb_buffer_put(runtime, second);
+    clb_buffer_end(runtime, second, true);
     /* A buffer that may still be in use stays out of the pool and in the allowance. */
     uint64_t before = clb_memory_available(runtime);
     expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 100000, &first) == CLB_OK, "third");
@@ -299,8 +299,8 @@ static void reuse(void *unused)
     expect(clb_memory_available(runtime) < before, "a leaked buffer's memory is counted as free");
     expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 100000, &second) == CLB_OK && second != first,
            "a leaked buffer was given out");
-    clb_buffer_put(runtime, second);
-    clb_buffer_put(runtime, NULL);
+    clb_buffer_end(runtime, second, true);
+    clb_buffer_end(runtime, NULL, true);
     expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, SIZE_MAX / 2, &second) == CLB_ERR_NOMEM,
            "a size that no device has");
 }
@@ -315,11 +315,11 @@ static void rounding(void *unused)
         expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, size, &buffer) == CLB_OK, "memory");
         uint64_t taken = runtime->memory_limit - clb_memory_available(runtime);
         expect(taken <= size + size / 8, "%zu bytes took %llu", size, (unsigned long long)taken);
-        clb_buffer_put(runtime, buffer);
+        clb_buffer_end(runtime, buffer, true);
         /* Leave nothing that the next size could use again. */
         expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, runtime->memory_limit, &buffer) == CLB_OK,
                "all of it");
-        clb_buffer_put(runtime, buffer);
+        clb_buffer_end(runtime, buffer, true);
     }
 }
 
@@ -336,11 +336,11 @@ static void oldest_first(void *unused)
     for (int i = 0; i < 4; i++)
         expect(clb_buffer_get(runtime, CLB_MEMORY_HOST, STALE, &stale[i]) == CLB_OK, "stale");
     for (int i = 0; i < 4; i++)
-        clb_buffer_put(runtime, stale[i]);
+        clb_buffer_end(runtime, stale[i], true);
     for (int i = 0; i < 3; i++)
         expect(clb_buffer_get(runtime, CLB_MEMORY_HOST, RECENT, &recent[i]) == CLB_OK, "recent");
     for (int i = 0; i < 3; i++)
-        clb_buffer_put(runtime, recent[i]);
+        clb_buffer_end(runtime, recent[i], true);
     for (int i = 0; i < 3; i++) {
         recent[i] = clb_buffer_find(runtime, CLB_MEMORY_HOST, RECENT);
         if (expect(recent[i] != NULL, "buffer %d of the last call is gone", i))
@@ -362,7 +362,7 @@ static void failing_creation(void *discrete)
     }
     expect(clb_memory_available(runtime) == before, "the allowance is spent on failures");
     expect(clb_buffer_get(runtime, CLB_MEMORY_HOST, 1 << 20, &buffer) == CLB_OK, "afterwards");
-    clb_buffer_put(runtime, buffer);
+    clb_buffer_end(runtime, buffer, true);
 }
 
 /* ---- devices ---- */
@@ -586,7 +586,7 @@ static clb_status await_barrier(struct clb_queue *queue)
     clb_status status = clb_queue_barrier(queue, NULL, &event);
     if (status == CLB_OK)
         status = clb_event_wait(event);
-    clb_event_release(event);
+    clb_event_drop(&event);
     return status;
 }
 

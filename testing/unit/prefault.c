@@ -204,7 +204,7 @@ static void comes_after_pages(void *argument)
     expect(status == CLB_OK, "%s", clb_status_name(status));
     expect(writer.written == COLUMNS, "%zu columns of %d", writer.written, COLUMNS);
     expect(writer.missing == 0, "%zu pages were not there", writer.missing);
-    clb_buffer_put(runtime, buffer);
+    clb_buffer_end(runtime, buffer, true);
     clb_queue_set_end(set, true);
     munmap(c.memory, c.bytes);
 }

@@ -271,7 +271,7 @@ static clb_status do_in_turn(struct getf2_work *work)
     if (status != CLB_OK && !clb_workspace_finish(work->workspace))
         clb_log(CLB_LOG_WARN, "panels may still be under way");
     if (strips.last_strip != NULL && event != NULL)
-        clb_event_release(strips.last_strip);
+        clb_event_drop(&strips.last_strip);
     if (event != NULL) {
         strips.last_strip = event;
         strips.last_queue = work->workspace->queue;

@@ -760,10 +760,10 @@ static bool unified_end_run(struct unified_run *run, bool enqueued)
     }
     size_t slots = run->plan.need[CLB_NEED_A].count + run->plan.need[CLB_NEED_B].count;
     for (size_t i = 0; run->slot[0] != NULL && i < slots; i++)
-        clb_event_release(run->slot[0][i].ready);
+        clb_event_drop(&run->slot[0][i].ready);
     clb_needs_end(run->runtime, run->plan.need, CLB_NEEDS, idle);
-    clb_event_release(run->event[0]);
-    clb_event_release(run->event[1]);
+    clb_event_drop(&run->event[0]);
+    clb_event_drop(&run->event[1]);
     free(run->place);
     free(run->slot[0]);
     free(run->tile);

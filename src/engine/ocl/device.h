@@ -270,11 +270,8 @@ struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind 
  * `bytes` together are within the bound for kept buffers. */
 void clb_pool_make_room(struct clb_runtime *runtime, uint64_t bytes);
 
-/* Return a buffer to the pool; no command that uses it may be outstanding. NULL is allowed. */
-void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer);
-
-/* The same when `idle`. Otherwise a command that uses it may still be outstanding: its memory and
- * its share of the allowance stay taken. */
+/* Return a buffer to the pool when `idle`, NULL is allowed. Otherwise a command that uses it may
+ * still be outstanding: its memory and its share of the allowance stay taken. */
 void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle);
 
 /* Zeroed host memory for data that is too large for the pool and not used by the device. NULL when

@@ -124,8 +124,8 @@ static void run_posted(struct clb_request *request)
 {
     struct posted *posted = (struct posted *)(void *)request;
     clb_queue_carry_out(&posted->command, posted->event);
-    clb_event_release(posted->event);
-    clb_event_release(posted->command.after);
+    clb_event_drop(&posted->event);
+    clb_event_drop(&posted->command.after);
     free(posted);
 }
 
@@ -231,7 +231,7 @@ static bool look(void)
             continue;
         }
         *at = event->next_watched;
-        clb_event_release(event);
+        clb_event_drop(&event);
         any = true;
     }
     return any;

@@ -185,9 +185,9 @@ clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, siz
     return clb_buffer_make(runtime, kind, size, out);
 }
 
-void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer)
+void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle)
 {
-    if (buffer == NULL)
+    if (buffer == NULL || !idle)
         return;
     struct clb_pool *pool = &runtime->pool;
     struct clb_buffer *evicted = NULL;
@@ -206,12 +206,6 @@ void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer)
               buffer->kind == CLB_MEMORY_HOST ? 4 * KEEP_HOST : KEEP_DEVICE, &evicted);
     pthread_mutex_unlock(&pool->lock);
     destroy_list(runtime, evicted);
-}
-
-void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle)
-{
-    if (idle)
-        clb_buffer_put(runtime, buffer);
 }
 
 uint64_t clb_memory_available(struct clb_runtime *runtime)

@@ -77,8 +77,10 @@ static void event_destroy(struct clb_request *request)
 }
 
 /* An abandoned driver is not entered by the enqueuing thread, so an event is left to it. */
-void clb_event_release(clb_event event)
+void clb_event_drop(clb_event *reference)
 {
+    clb_event event = *reference;
+    *reference = NULL;
     if (event == NULL || atomic_fetch_sub(&event->references, 1) > 1)
         return;
     event->request = (struct clb_request){.run = event_destroy};
@@ -86,12 +88,6 @@ void clb_event_release(clb_event event)
         event_destroy(&event->request);
     else if (!clb_is_abandoned(event->queue->runtime))
         clb_enqueuer_leave(&event->request);
-}
-
-void clb_event_drop(clb_event *event)
-{
-    clb_event_release(*event);
-    *event = NULL;
 }
 
 bool clb_cl_event_is_pending(cl_event handle)
@@ -168,7 +164,7 @@ clb_status clb_queue_look(struct clb_queue *queue)
             queue->failed = true;
         queue->first = event->next;
         queue->count--;
-        clb_event_release(event);
+        clb_event_drop(&event);
     }
     return queue->failed ? CLB_ERR_OPENCL : CLB_OK;
 }
@@ -369,7 +365,7 @@ static clb_status queue_give(struct clb_command command, bool finishes, clb_even
     if (status == CLB_OK && out != NULL)
         *out = event;
     else
-        clb_event_release(event);
+        clb_event_drop(&event);
     return status;
 }
 
@@ -409,7 +405,7 @@ static clb_status queue_ask(struct clb_queue *queue, clb_status (*ask)(struct cl
     clb_status status = clb_enqueuer_post(&question, answer);
     if (status == CLB_OK && waits)
         status = clb_event_wait(answer);
-    clb_event_release(answer);
+    clb_event_drop(&answer);
     return status;
 }
 
@@ -469,7 +465,7 @@ clb_status clb_queue_finish_end(struct clb_queue *queue, bool begun, clb_event l
     clb_status status = CLB_OK;
     if (begun)
         status = last != NULL ? clb_event_wait(last) : queue_ask(queue, finish_now, true);
-    clb_event_release(last);
+    clb_event_drop(&last);
     clb_event_drop(&queue->mark);
     if (queue->unended)
         queue->failed = true;
@@ -555,12 +551,12 @@ clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffe
 
 /* ---- commands that move or map memory, and waits for them ---- */
 
-/* Wait for a command and release its event. When this returns, the command no longer uses the host
+/* Wait for a command and drop its event. When this returns, the command no longer uses the host
  * memory, unless clFinish has failed. */
 static clb_status wait_for(struct clb_queue *queue, clb_event event)
 {
     clb_status status = clb_event_wait(event);
-    clb_event_release(event);
+    clb_event_drop(&event);
     if (status != CLB_OK) {
         (void)!clb_queue_finish(queue);
         return status;

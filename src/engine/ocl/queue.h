@@ -6,7 +6,7 @@
 
 /* All commands are enqueued by these functions. A command also waits for that of the event `after`,
  * unless it is NULL. Each command's event is kept until its execution status has been checked. The
- * caller releases an event that a function returns in *event; `event` may be NULL, and *event is
+ * caller drops an event that a function returns in *event; `event` may be NULL, and *event is
  * unchanged on failure. Several threads may use a queue. */
 struct clb_queue;
 typedef struct clb_event *clb_event;
@@ -18,9 +18,7 @@ bool clb_event_is_pending(clb_event event);
 /* False when the device has not run all launches of the event's queue up to the command, which has
  * ended. True for NULL. */
 bool clb_event_has_run(clb_event event);
-/* NULL is allowed. */
-void clb_event_release(clb_event event);
-/* The same; *event becomes NULL. */
+/* Give a reference up, NULL is allowed; *event becomes NULL. */
 void clb_event_drop(clb_event *event);
 
 clb_status clb_queue_open(struct clb_runtime *runtime, bool for_transfers,

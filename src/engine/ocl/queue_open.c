@@ -74,7 +74,7 @@ clb_status clb_queue_count_launches(struct clb_queue *queue)
         CLB_THEN(status, clb_queue_finish(queue));
         if (status != CLB_OK) {
             clb_buffer_end(runtime, chain, !queue->unended);
-            clb_buffer_put(runtime, report);
+            clb_buffer_end(runtime, report, true);
             return status;
         }
     }

@@ -145,8 +145,8 @@ json_t *clb_measure_link(const struct clb_measure *measure)
             seconds[down] =
                 status == CLB_OK ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
         }
-        clb_buffer_put(runtime, transfer.device);
-        clb_buffer_put(runtime, transfer.host);
+        clb_buffer_end(runtime, transfer.device, true);
+        clb_buffer_end(runtime, transfer.host, true);
     }
     if (!isnan(seconds[0] + seconds[1]))
         return json_pack("{s:f,s:f}", "up", (double)LINK_BYTES / seconds[0], "down",

@@ -140,7 +140,7 @@ static bool reserve(const size_t bytes[3])
 {
     bool all = true;
     for (int i = 0; i < 3; i++) {
-        clb_buffer_put(use.runtime, use.buffer[i]);
+        clb_buffer_end(use.runtime, use.buffer[i], true);
         use.buffer[i] = NULL;
         all = (use.memory[i] == 0 || cuda.release(use.memory[i]) == 0) && all;
         use.memory[i] = 0;
