@@ -1,5 +1,4 @@
 /* Resource limits: may a driver start, or compile, in this process? */
-#include "device.h"
 #include "start.h"
 #include "host/process.h"
 
@@ -58,12 +57,13 @@ static bool has_descriptors(void)
     return free >= DESCRIPTORS;
 }
 
-static sem_t may_end, has_ended;
+static struct clb_mutex gate = CLB_MUTEX_INITIALIZER;
+static sem_t has_ended;
 
 static void *await_others(void *unused)
 {
-    while (sem_wait(&may_end) != 0)
-        continue;
+    clb_lock(&gate);
+    clb_unlock(&gate);
     sem_post(&has_ended);
     return unused;
 }
@@ -74,12 +74,11 @@ static bool has_threads(void)
 {
     const size_t wanted = (size_t)get_nprocs() + FURTHER_THREADS;
     size_t made = 0;
-    sem_init(&may_end, 0, 0);
     sem_init(&has_ended, 0, 0);
+    clb_lock(&gate);
     while (made < wanted && clb_thread_start((size_t)256 << 10, await_others, NULL) == CLB_OK)
         made++;
-    for (size_t i = 0; i < made; i++)
-        sem_post(&may_end);
+    clb_unlock(&gate);
     for (size_t i = 0; i < made;)
         i += sem_wait(&has_ended) == 0;
     return made == wanted;

@@ -4,7 +4,6 @@
  * shared-memory devices and driver round trips on others. Where the device shares the host's memory
  * the pool is ordinary memory in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
 #include "cl.h"
-#include "queue.h"
 
 #include <pthread.h>
 #include <stdlib.h>

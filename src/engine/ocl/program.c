@@ -1,5 +1,4 @@
 /* Compiled programs: one entry for every source and option string, in memory and on disk. */
-#include "cl.h"
 #include "helper.h"
 #include "start.h"
 #include "store.h"

@@ -3,7 +3,6 @@
  * It is started by the first call that is worth offloading and never torn down: drivers may already
  * be gone when destructors run. A forked child of a process that had started abandons it, because
  * the driver's threads and locks did not survive the fork. */
-#include "cl.h"
 #include "helper.h"
 #include "start.h"
 #include "store.h"
