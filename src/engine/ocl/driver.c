@@ -41,6 +41,7 @@ struct driver_task {
     bool is_long;   /* it waits for a helper process */
     bool done;
     bool left; /* by the caller: the thread frees the task */
+    _Alignas(max_align_t) char copy[];
 };
 
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER; /* guards what follows, and tasks */
@@ -197,18 +198,14 @@ clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument)
 
 clb_status clb_driver_request(clb_status (*run)(void *argument), const void *argument, size_t size)
 {
-    struct {
-        struct driver_task task;
-        _Alignas(max_align_t) char argument[];
-    } *request = calloc(1, sizeof *request + size);
-    if (request == NULL)
+    if (clb_driver_is_self)
+        return run((void *)(uintptr_t)argument);
+    struct driver_task *task = calloc(1, sizeof *task + size);
+    if (task == NULL)
         return CLB_ERR_NOMEM;
+    task->run = run;
+    task->argument = task->copy;
     if (size > 0)
-        memcpy(request->argument, argument, size);
-    request->task = (struct driver_task){.run = run, .argument = request->argument};
-    if (!clb_driver_is_self)
-        return submit(&request->task, true);
-    const clb_status status = run(request->argument);
-    free(request);
-    return status;
+        memcpy(task->copy, argument, size);
+    return submit(task, true);
 }

@@ -89,16 +89,11 @@ char **clb_spawn_environment(void)
 
 /* ---- in the keeper ---- */
 
-/* The kernel's struct sigaction, all zero: SIG_DFL. */
-struct default_action {
-    uint64_t word[4];
-};
-
 static BARE void reset_signals(void)
 {
-    static const struct default_action by_default;
+    static const uint64_t by_default[4]; /* the kernel's struct sigaction, all zero: SIG_DFL */
     for (long signal = 1; signal <= SIGNALS; signal++)
-        syscall(SYS_rt_sigaction, signal, &by_default, NULL, SIGNAL_SET);
+        syscall(SYS_rt_sigaction, signal, by_default, NULL, SIGNAL_SET);
 }
 
 static BARE void close_descriptors(void)
@@ -257,13 +252,12 @@ clb_status clb_spawn(const char *path, char *const *arguments, const char *sign,
     pthread_mutexattr_t robust;
     *result = (struct clb_spawn_result){.error = ENOMEM};
     char **entries = clb_spawn_environment();
+    if (entries == NULL)
+        return CLB_ERR_NOMEM;
     struct launch *launch = mmap(NULL, sizeof *launch, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (launch == MAP_FAILED || entries == NULL) {
-        if (launch != MAP_FAILED)
-            munmap(launch, sizeof *launch);
+    if (launch == MAP_FAILED)
         return CLB_ERR_NOMEM;
-    }
     launch->path = path;
     launch->arguments = arguments;
     launch->environment = entries;
