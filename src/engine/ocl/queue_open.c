@@ -137,21 +137,16 @@ static clb_status check_needs(const struct clb_device *device, cl_kernel kernel,
 clb_status clb_queue_set_make_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
                                      const char *name, cl_kernel *kernel)
 {
-    struct clb_queue_set_kernel *entry = calloc(1, sizeof *entry);
-    if (entry == NULL)
-        return CLB_ERR_NOMEM;
     cl_int error;
-    entry->kernel = clb_cl.CreateKernel(program->handle, name, &error);
-    clb_status status = clb_cl_check(error, name);
-    CLB_THEN(status, check_needs(&queue_set->runtime->device, entry->kernel, name));
-    if (status != CLB_OK) {
-        if (entry->kernel != NULL)
-            clb_cl.ReleaseKernel(entry->kernel);
-        free(entry);
-        return status;
+    *kernel = clb_cl.CreateKernel(program->handle, name, &error);
+    CLB_TRY(clb_cl_check(error, name));
+    const clb_status status = check_needs(&queue_set->runtime->device, *kernel, name);
+    struct clb_queue_set_kernel *entry = status == CLB_OK ? malloc(sizeof *entry) : NULL;
+    if (entry == NULL) {
+        clb_cl.ReleaseKernel(*kernel);
+        return status != CLB_OK ? status : CLB_ERR_NOMEM;
     }
-    *entry = (struct clb_queue_set_kernel){program, name, entry->kernel, queue_set->kernels};
+    *entry = (struct clb_queue_set_kernel){program, name, *kernel, queue_set->kernels};
     queue_set->kernels = entry;
-    *kernel = entry->kernel;
     return CLB_OK;
 }

@@ -62,20 +62,19 @@ clb_status clb_queue_set_acquire(struct clb_runtime *runtime, struct clb_queue_s
     if (queue_set != NULL)
         runtime->sets.idle = queue_set->link;
     pthread_mutex_unlock(&runtime->sets.lock);
+    if (queue_set == NULL)
+        queue_set = calloc(1, sizeof *queue_set);
     *out = queue_set;
-    if (queue_set != NULL)
-        return CLB_OK;
-    queue_set = calloc(1, sizeof *queue_set);
     if (queue_set == NULL)
         return CLB_ERR_NOMEM;
     queue_set->runtime = runtime;
-    clb_status status = clb_queue_open(runtime, false, &queue_set->queue);
+    const clb_status status =
+        queue_set->queue == NULL ? clb_queue_open(runtime, false, &queue_set->queue) : CLB_OK;
     if (status != CLB_OK) {
         free(queue_set);
-        return status;
+        *out = NULL;
     }
-    *out = queue_set;
-    return CLB_OK;
+    return status;
 }
 
 void clb_queue_set_end(struct clb_queue_set *queue_set, bool idle)
