@@ -109,10 +109,7 @@ static uint64_t read_resident(pid_t child)
 
 typedef int child_task(const char *argument);
 
-struct step_outcome {
-    int status;       /* the child's exit status; -1: it died */
-    char reason[128]; /* of which it died */
-};
+static char death[128]; /* what the last child that has died has died of */
 
 static void limit_child(pid_t child, double cpu)
 {
@@ -136,27 +133,25 @@ static void run_child(child_task *task, const char *argument, clb_helper_role ro
     _exit(status);
 }
 
-static void describe_end(struct step_outcome *outcome, int status, const char *killed)
+/* The child's exit status, or -1 where it has died. */
+static int judge_end(int status, const char *killed)
 {
-    outcome->status = -1;
+    if (killed == NULL && WIFEXITED(status) && shared->finished)
+        return WEXITSTATUS(status);
     if (killed != NULL)
-        snprintf(outcome->reason, sizeof outcome->reason, "%s", killed);
-    else if (WIFEXITED(status) && shared->finished)
-        outcome->status = WEXITSTATUS(status);
+        snprintf(death, sizeof death, "%s", killed);
     else if (WIFEXITED(status))
-        snprintf(outcome->reason, sizeof outcome->reason, "it ended the process (status %d)",
-                 WEXITSTATUS(status));
+        snprintf(death, sizeof death, "it ended the process (status %d)", WEXITSTATUS(status));
     else if (WTERMSIG(status) == SIGXCPU)
-        snprintf(outcome->reason, sizeof outcome->reason, "it took too much CPU time");
+        snprintf(death, sizeof death, "it took too much CPU time");
     else
-        snprintf(outcome->reason, sizeof outcome->reason, "it crashed (%s)",
-                 strsignal(WTERMSIG(status)));
+        snprintf(death, sizeof death, "it crashed (%s)", strsignal(WTERMSIG(status)));
+    return -1;
 }
 
-/* Run a task in a child within the limits. */
-static struct step_outcome supervise(child_task *task, const char *argument, clb_helper_role role)
+/* Run a task in a child within the limits. Its exit status, or -1 where it has died. */
+static int supervise(child_task *task, const char *argument, clb_helper_role role)
 {
-    struct step_outcome outcome = {.status = -1, .reason = "no process can be made"};
     struct rusage usage = {0};
     const char *killed = NULL;
     double begin = clb_now(), cpu = 0, progress = begin;
@@ -170,8 +165,10 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
     shared->rank = -1;
     shared->finished = false;
     pid_t child = fork();
-    if (child < 0)
-        return outcome;
+    if (child < 0) {
+        snprintf(death, sizeof death, "no process can be made");
+        return -1;
+    }
     if (child == 0)
         run_child(task, argument, role);
     limit_child(child, shared->stop ? LAST_CPU : limits.cpu);
@@ -194,17 +191,17 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
             kill(-child, SIGKILL);
     }
     kill(-child, SIGKILL); /* what it may have started */
-    describe_end(&outcome, status, killed);
+    status = judge_end(status, killed);
     cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-    clb_log(outcome.status == 0 ? CLB_LOG_INFO : CLB_LOG_WARN,
+    clb_log(status == 0 ? CLB_LOG_INFO : CLB_LOG_WARN,
             "%s, %s: %s, %.1f s, %.1f s of CPU time, at most %ld MiB", argument,
             role == CLB_HELPER_LOADS ? "loaded again" : "built",
-            outcome.status < 0    ? outcome.reason
-            : outcome.status == 0 ? "ok"
-                                  : clb_status_name((clb_status)outcome.status),
+            status < 0    ? death
+            : status == 0 ? "ok"
+                          : clb_status_name((clb_status)status),
             clb_now() - begin, cpu, usage.ru_maxrss >> 10);
-    return outcome;
+    return status;
 }
 
 /* ---- in a child ---- */
@@ -271,9 +268,8 @@ static size_t choose_driver(const struct clb_icd *icd, size_t count)
     size_t chosen = count;
     for (size_t i = 0; i < count && !shared->stop; i++) {
         memcpy(shared->library, icd[i].library, sizeof shared->library);
-        struct step_outcome outcome = supervise(child_devices, icd[i].library, CLB_HELPER_BUILDS);
-        if (outcome.status < 0)
-            clb_log(CLB_LOG_WARN, "the driver %s is not used: %s", icd[i].library, outcome.reason);
+        if (supervise(child_devices, icd[i].library, CLB_HELPER_BUILDS) < 0)
+            clb_log(CLB_LOG_WARN, "the driver %s is not used: %s", icd[i].library, death);
         else if (shared->rank > best) {
             best = shared->rank;
             chosen = i;
@@ -294,9 +290,8 @@ static bool meet_drivers(void)
     if (drivers == NULL)
         return false;
     shared->library[0] = '\0';
-    const struct step_outcome outcome = supervise(child_devices, "devices", CLB_HELPER_BUILDS);
-    if (outcome.status < 0) {
-        clb_log(CLB_LOG_WARN, "a driver does not work: %s", outcome.reason);
+    if (supervise(child_devices, "devices", CLB_HELPER_BUILDS) < 0) {
+        clb_log(CLB_LOG_WARN, "a driver does not work: %s", death);
         const size_t chosen = choose_driver(icd, count);
         verdict = chosen < count ? CLB_LIBRARY : CLB_FAILED;
         text = chosen < count ? icd[chosen].library : "none of them works";
@@ -384,13 +379,12 @@ static int child_list(const char *unused)
 static void add_drivers(struct clb_text *text, const char *library)
 {
     snprintf(shared->library, sizeof shared->library, "%s", library);
-    struct step_outcome outcome = supervise(child_list, "list", CLB_HELPER_BUILDS);
+    const int status = supervise(child_list, "list", CLB_HELPER_BUILDS);
     clb_text_add(text, "{");
     add_text(text, "library", library);
-    add_text(text, "death", outcome.status < 0 ? outcome.reason : "");
-    clb_text_addf(text, "\"loaded\":%s,\"rank\":%.0f,%s}",
-                  outcome.status == CLB_OK ? "true" : "false", shared->rank,
-                  outcome.status == CLB_OK ? shared->current : "\"devices\":[],\"steps\":{}");
+    add_text(text, "death", status < 0 ? death : "");
+    clb_text_addf(text, "\"loaded\":%s,\"rank\":%.0f,%s}", status == CLB_OK ? "true" : "false",
+                  shared->rank, status == CLB_OK ? shared->current : "\"devices\":[],\"steps\":{}");
 }
 
 /* All drivers together, as programs use them, and each one alone where that may say more. */
@@ -424,13 +418,12 @@ static int list_drivers(void)
 /* False when it died; what it died of is marked. */
 static bool survives(const char *step, clb_helper_role role, int *status)
 {
-    struct step_outcome outcome = supervise(child_step, step, role);
-    *status = outcome.status;
-    if (outcome.status >= 0 || shared->stop)
+    *status = supervise(child_step, step, role);
+    if (*status >= 0 || shared->stop)
         return true;
     if (shared->current[0] != '\0')
         clb_record_note((struct clb_key){CLB_RECORD_MARK, shared->current, NULL}, CLB_FAILED,
-                        outcome.reason);
+                        death);
     else
         return !meet_drivers(); /* it died before any program: of a driver */
     return false;
