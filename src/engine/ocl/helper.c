@@ -173,11 +173,9 @@ static const char *const step_names[CLB_STEPS] = {
     [CLB_STEP_SYSTEMS] = "systems", [CLB_STEP_PANELS] = "panels", [CLB_STEP_BLOCKS] = "blocks",
 };
 
-static const char letters[CLB_PRECISIONS] = {'s', 'd', 'c', 'z'};
-
 void clb_step_format(char *text, size_t size, clb_helper_step step, clb_precision precision)
 {
-    snprintf(text, size, "%s:%c", step_names[step], letters[precision]);
+    snprintf(text, size, "%s:%c", step_names[step], "sdcz"[precision]);
 }
 
 bool clb_step_parse(const char *text, clb_helper_step *step, clb_precision *precision)
@@ -216,9 +214,9 @@ char *clb_step_describe(const struct clb_device *device, clb_helper_step step,
 {
     const struct clb_config *config = clb_config_get();
     struct clb_text text = {0};
-    clb_text_addf(&text, "%s:%c %016llx %d %s\n", step_names[step], letters[precision],
-                  (unsigned long long)hash_kernels(device), (int)config->math,
-                  config->kernel != NULL ? config->kernel : "");
+    clb_text_addf(&text, "%s:%c %016llx %d %s\n", step_names[step], "sdcz"[precision],
+                  (unsigned long long)hash_kernels(device), (int)config -> math,
+                  config -> kernel != NULL ? config -> kernel : "");
     clb_text_add(&text, config->params != NULL ? config->params : "");
     if (text.failed)
         clb_text_free(&text);
@@ -256,7 +254,7 @@ static clb_status look(const struct need *need, bool *again)
         *again = clb_record_is_older(&record, lasts);
         status = passed ? CLB_OK : CLB_ERR_UNSUPPORTED;
         if (!passed && !*again)
-            clb_log(CLB_LOG_WARN, "%s:%c: %s", step_names[need->step], letters[need->precision],
+            clb_log(CLB_LOG_WARN, "%s:%c: %s", step_names[need->step], "sdcz"[need->precision],
                     record.text);
         clb_record_free(&record);
     }
@@ -364,7 +362,7 @@ double clb_device_rate(const struct clb_device *device, const char *place)
     clb_status status = look(&need, &again);
     /* Not while it was asked for in vain a short time ago. */
     if (role == CLB_HELPER_USED && again && !clb_record_exists(asked, CLB_RATE_LASTS)) {
-        snprintf(step, sizeof step, "gemm:%c@%s", letters[need.precision], place);
+        snprintf(step, sizeof step, "gemm:%c@%s", "sdcz"[need.precision], place);
         const bool done = request(step);
         status = look(&need, &again);
         if (done && again)
@@ -404,8 +402,8 @@ void clb_rate_note_slow(const struct clb_device *device, clb_precision precision
 {
     struct clb_rate_decision decision = {
         .dropped_rate = rate, .used = CLB_LEAST_NAME, .used_rate = CLB_LEAST_RATE};
-    snprintf(decision.dropped, sizeof decision.dropped, "%s in %c on %s", name, letters[precision],
-             device->name);
+    snprintf(decision.dropped, sizeof decision.dropped, "%s in %c on %s", name, "sdcz"[precision],
+             device -> name);
     clb_rate_note(&decision);
 }
 

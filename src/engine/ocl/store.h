@@ -36,7 +36,7 @@ typedef enum clb_record_kind {
     CLB_RECORD_DEVICE,  /* the device that was chosen where there are these drivers */
     CLB_RECORD_REQUEST, /* what a helper has been asked for */
     CLB_RECORD_ROW,     /* the row of the tuning tables that this machine has kept */
-    CLB_RECORD_POCL,    /* checksums of a program in PoCL's cache, or when one was removed */
+    CLB_RECORD_POCL,    /* checksums of the files in PoCL's cache, or when one was removed */
     CLB_RECORD_PROFILE, /* what calls have taken, as text; its file is NAME.profile */
     CLB_RECORD_KINDS
 } clb_record_kind;
