@@ -11,24 +11,25 @@
 
 #define PREFIX "CLBLAS_SHIM"
 
-/* A variable of config.def, its help text and its parser. */
+/* A variable of config.def: its parser, which stores a valid value in the field, and its help. */
 struct variable {
     const char *name;
-    bool (*parse)(struct clb_config *config, const char *value);
+    bool (*parse)(void *field, const char *value);
+    size_t field;
     const char *placeholder;
 };
 
 /* Of these words the index. */
-#define WORDS(field, type, ...)                                             \
-    static bool parse_##field(struct clb_config *config, const char *value) \
-    {                                                                       \
-        static const char *const words[] = {__VA_ARGS__};                   \
-        size_t i = 0;                                                       \
-        while (i < CLB_COUNT_OF(words) && strcmp(value, words[i]) != 0)     \
-            i++;                                                            \
-        if (i < CLB_COUNT_OF(words))                                        \
-            config->field = (type)i;                                        \
-        return i < CLB_COUNT_OF(words);                                     \
+#define WORDS(kind, type, ...)                                          \
+    static bool parse_##kind(void *field, const char *value)            \
+    {                                                                   \
+        static const char *const words[] = {__VA_ARGS__};               \
+        size_t i = 0;                                                   \
+        while (i < CLB_COUNT_OF(words) && strcmp(value, words[i]) != 0) \
+            i++;                                                        \
+        if (i < CLB_COUNT_OF(words))                                    \
+            *(type *)field = (type)i;                                   \
+        return i < CLB_COUNT_OF(words);                                 \
     }
 WORDS(mode, clb_mode, [CLB_MODE_AUTO] = "auto", [CLB_MODE_OFF] = "off",
       [CLB_MODE_ALWAYS] = "always", [CLB_MODE_DRY_RUN] = "dry-run")
@@ -38,29 +39,17 @@ WORDS(log, clb_log_level, [CLB_LOG_ERROR] = "error", [CLB_LOG_WARN] = "warn",
       [CLB_LOG_INFO] = "info", [CLB_LOG_DEBUG] = "debug")
 
 /* Any text; the tuning layer knows the names of kernel families. */
-#define TEXT(field)                                                         \
-    static bool parse_##field(struct clb_config *config, const char *value) \
-    {                                                                       \
-        config->field = value;                                              \
-        return true;                                                        \
-    }
-TEXT(device)
-TEXT(next)
-TEXT(kernel)
-TEXT(log_file)
-TEXT(stats)
-TEXT(trace)
-TEXT(cache_dir)
+static bool parse_text(void *field, const char *value)
+{
+    *(const char **)field = value;
+    return true;
+}
 
-#define SWITCH(field)                                                       \
-    static bool parse_##field(struct clb_config *config, const char *value) \
-    {                                                                       \
-        config->field = strcmp(value, "1") == 0;                            \
-        return config->field || strcmp(value, "0") == 0;                    \
-    }
-SWITCH(reproducible)
-SWITCH(learn)
-SWITCH(progress)
+static bool parse_switch(void *field, const char *value)
+{
+    *(bool *)field = strcmp(value, "1") == 0;
+    return strcmp(value, "1") == 0 || strcmp(value, "0") == 0;
+}
 
 /* Bytes, or a share of at most `most` percent. */
 static bool parse_room(const char *value, double most, uint64_t *bytes, double *percent)
@@ -75,35 +64,34 @@ static bool parse_room(const char *value, double most, uint64_t *bytes, double *
     return true;
 }
 
-static bool parse_cache_size(struct clb_config *config, const char *value)
+static bool parse_cache_size(void *field, const char *value)
 {
     double percent;
-    return parse_room(value, 0, &config->cache_size, &percent);
+    return parse_room(value, 0, field, &percent);
 }
 
-static bool parse_memory(struct clb_config *config, const char *value)
+static bool parse_memory(void *field, const char *value)
 {
-    return parse_room(value, 100, &config->memory.bytes, &config->memory.percent);
+    struct clb_memory_limit *memory = field;
+    return parse_room(value, 100, &memory->bytes, &memory->percent);
 }
 
-static bool parse_probe(struct clb_config *config, const char *value)
+static bool parse_probe(void *field, const char *value)
 {
-    if (value[0] != '/' && strcmp(value, "none") != 0)
-        return false;
-    config->probe = value;
-    return true;
+    return (value[0] == '/' || strcmp(value, "none") == 0) && parse_text(field, value);
 }
 
-static bool parse_threshold(struct clb_config *config, const char *value)
+static bool parse_threshold(void *field, const char *value)
 {
-    return clb_parse_number(value, strlen(value), &config->threshold);
+    return clb_parse_number(value, strlen(value), field);
 }
 
-static bool parse_verify(struct clb_config *config, const char *value)
+static bool parse_verify(void *field, const char *value)
 {
     double number;
     const bool good = clb_parse_number(value, strlen(value), &number) && number <= 1;
-    config->verify = good ? number : config->verify;
+    if (good)
+        *(double *)field = number;
     return good;
 }
 
@@ -123,19 +111,18 @@ bool clb_param_next(const char **list, struct clb_param_override *item)
 }
 
 /* "key=value,key=value": the keys are checked by the tuning layer, which knows them. */
-static bool parse_params(struct clb_config *config, const char *value)
+static bool parse_params(void *field, const char *value)
 {
     struct clb_param_override item;
     const char *rest = value;
     while (clb_param_next(&rest, &item))
         ;
-    config->params = *rest == '\0' ? value : NULL;
-    return *rest == '\0';
+    return *rest == '\0' && parse_text(field, value);
 }
 
 static const struct variable variables[] = {
-#define CLB_CONFIG(suffix, kind, placeholder, default_text, help) \
-    {PREFIX suffix, parse_##kind, placeholder},
+#define CLB_CONFIG(suffix, field, kind, placeholder, default_text, help) \
+    {PREFIX suffix, parse_##kind, offsetof(struct clb_config, field), placeholder},
 #include "config.def"
 #undef CLB_CONFIG
 };
@@ -149,13 +136,11 @@ void clb_config_parse(struct clb_config *config, const char *(*lookup)(const cha
                                   .math = CLB_MATH_DEFAULT,
                                   .cache_size = (uint64_t)64 << 20,
                                   .log = CLB_LOG_ERROR};
-    for (size_t i = 0; i < CLB_COUNT_OF(variables); i++) {
-        const char *value = lookup(variables[i].name);
-        if (value == NULL || *value == '\0')
-            continue;
-        if (!variables[i].parse(config, value))
-            clb_complain("%s=%s is not valid (expected %s), the default is used", variables[i].name,
-                         value, variables[i].placeholder);
+    for (const struct variable *v = variables; v < variables + CLB_COUNT_OF(variables); v++) {
+        const char *value = lookup(v->name);
+        if (value != NULL && *value != '\0' && !v->parse((char *)config + v->field, value))
+            clb_complain("%s=%s is not valid (expected %s), the default is used", v->name, value,
+                         v->placeholder);
     }
 }
 

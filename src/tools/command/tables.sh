@@ -14,6 +14,6 @@ expand_table()
 # A row for each variable: suffix, placeholder, default and help.
 list_variables()
 {
-    expand_table '#define CLB_CONFIG(suffix, kind, placeholder, default, help) @ suffix "\t" placeholder "\t" default "\t" help' \
+    expand_table '#define CLB_CONFIG(suffix, field, kind, placeholder, default, help) @ suffix "\t" placeholder "\t" default "\t" help' \
         "$srcdir/src/host/config.def"
 }
