@@ -48,24 +48,14 @@ CLB_INLINE bool clb_is_letter(char letter, char yes, char no, char argument, cha
     return upper == yes;
 }
 
-/* CBLAS_TRANSPOSE, CBLAS_UPLO, CBLAS_DIAG and CBLAS_SIDE. */
-enum { CLB_NO_TRANS = 111, CLB_TRANS, CLB_CONJ_TRANS, CLB_UPPER = 121, CLB_LOWER };
-enum { CLB_NON_UNIT = 131, CLB_UNIT, CLB_LEFT = 141, CLB_RIGHT };
-
-CLB_INLINE bool clb_is_option(int option, int yes, int no, char argument, char *invalid)
+/* The letter of one of CBLAS's numbers for an option, from `first` on in the order of these
+ * letters; 0 for any other. */
+CLB_INLINE char clb_letter_of_cblas(int option, int first, const char *letters)
 {
-    if (option != yes && option != no && *invalid == 0)
-        *invalid = argument;
-    return option == yes;
+    const size_t index = (size_t)option - (size_t)first;
+    return index < __builtin_strlen(letters) ? letters[index] : 0;
 }
-
-CLB_INLINE clb_op clb_op_of_cblas(int trans)
-{
-    return trans == CLB_NO_TRANS     ? CLB_OP_N
-           : trans == CLB_TRANS      ? CLB_OP_T
-           : trans == CLB_CONJ_TRANS ? CLB_OP_C
-                                     : CLB_OP_INVALID;
-}
+enum { CLB_RIGHT = 142 };
 
 CLB_INLINE struct clb_entry clb_entry_for(struct clb_symbol *symbol,
                                           const struct clb_target *target, const void *caller)

@@ -60,14 +60,12 @@ function add(type, name, statement)
 
 # Set the parameters, the names of the arguments and their decoding; `alpha` and `beta` are the types
 # of these.
-function list_arguments(has_work, alpha, beta,    i, c, name, option, number, test, op)
+function list_arguments(has_work, alpha, beta,    i, c, name, option, number)
 {
     parameters = arguments = ""
     argument_count = letters = statements = 0
     option = kind == "fortran" ? "const char *" : kind == "cblas" ? "int " : "char "
     number = kind == "fortran" ? "const void *" : "int64_t "
-    test = kind == "cblas" ? "clb_is_option" : "clb_is_letter"
-    op = kind == "cblas" ? "clb_op_of_cblas" : "clb_op_of_letter"
     if (kind != "fortran")
         add("int ", "layout", "entry.layout = layout;")
     if (kind == "cblas")
@@ -80,9 +78,9 @@ function list_arguments(has_work, alpha, beta,    i, c, name, option, number, te
         c = substr(signature, i, 1)
         name = name_of[c]
         if (index("sud", c))
-            add(option, name, "call->" field_of[c] " = " test "(" letter(name) ", " yes_no[kind == "cblas", c] ", '" c "', &call->invalid);")
+            add(option, name, "call->" field_of[c] " = clb_is_letter(" letter(c) ", " yes_no[c] ", '" c "', &call->invalid);")
         else if (index("tT", c))
-            add(option, name, "call->" field_of[c] " = " op "(" letter(name) ");")
+            add(option, name, "call->" field_of[c] " = clb_op_of_letter(" letter(c) ");")
         else if (index("mnkr", c))
             add(number, name, "call->" name " = (size_t)" integer(name) ";")
         else if (c == "*")
@@ -106,9 +104,9 @@ function integer(name)
     return kind == "fortran" ? "clb_int(" name ", wide)" : "clb_c_int(" name ", wide)"
 }
 
-function letter(name)
+function letter(c)
 {
-    return kind == "fortran" ? "*" name : name
+    return kind == "fortran" ? "*" name_of[c] : kind == "cblas" ? "clb_letter_of_cblas(" name_of[c] ", " cblas[c] ")" : name_of[c]
 }
 
 # The sizes of the work formula that it has, or that one of them needs: see `sizes` in routines.def.
@@ -116,7 +114,7 @@ function put_sizes(    i, c, least)
 {
     least = sizes ~ /s/
     if (sizes ~ /[oe]/)
-        print "    const bool right = " (kind == "cblas" ? "side == CLB_RIGHT" : "(" letter("side") " & 0xdf) == 'R'") ";"
+        print "    const bool right = " (kind == "cblas" ? "side == CLB_RIGHT" : "(" letter("s") " & 0xdf) == 'R'") ";"
     for (i = 1; i <= 3; i++) {
         c = substr("mnk", i, 1)
         if (work ~ ("(^|[^a-z])" c "([^a-z]|$)") || (least && i < 3))
@@ -259,12 +257,13 @@ BEGIN {
     split("s right u upper d unit t transa T transb", pair2, " ")
     for (i = 1; pair2[i] != ""; i += 2)
         field_of[pair2[i]] = pair2[i + 1]
-    yes_no[0, "s"] = "'R', 'L'"
-    yes_no[0, "u"] = "'U', 'L'"
-    yes_no[0, "d"] = "'U', 'N'"
-    yes_no[1, "s"] = "CLB_RIGHT, CLB_LEFT"
-    yes_no[1, "u"] = "CLB_UPPER, CLB_LOWER"
-    yes_no[1, "d"] = "CLB_UNIT, CLB_NON_UNIT"
+    yes_no["s"] = "'R', 'L'"
+    yes_no["u"] = "'U', 'L'"
+    yes_no["d"] = "'U', 'N'"
+    cblas["s"] = "141, \"LR\""
+    cblas["u"] = "121, \"UL\""
+    cblas["d"] = "131, \"NU\""
+    cblas["t"] = cblas["T"] = "111, \"NTC\""
     print "/* Made from src/blas/routines.def by src/shim/entry/generate.awk. */"
     print "#include \"shim/entry/abi.h\"\n"
 }
