@@ -16,24 +16,22 @@
 #define SAMPLES   ((size_t)4)
 #define HUGE_PAGE ((uintptr_t)2 << 20)
 
-/* The whole units of `unit` bytes inside a range; false when there are none. */
-static bool find_inner(const void *begin, size_t bytes, uintptr_t unit, uintptr_t *first,
-                       size_t *inner)
+/* Where the whole units of `unit` bytes inside a range begin, and their bytes; 0: there are none.
+ */
+static size_t find_inner(const void *begin, size_t bytes, uintptr_t unit, uintptr_t *first)
 {
-    uintptr_t start = (uintptr_t)begin, end = start + bytes;
-    *first = (start + unit - 1) / unit * unit;
-    end = end / unit * unit;
-    *inner = end > *first ? end - *first : 0;
-    return *inner > 0;
+    const uintptr_t end = ((uintptr_t)begin + bytes) / unit * unit;
+    *first = clb_round_up((uintptr_t)begin, unit);
+    return end > *first ? end - *first : 0;
 }
 
 bool clb_pages_absent(const void *begin, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)getpagesize();
     uintptr_t first;
-    size_t inner;
     unsigned char present;
-    if (!find_inner(begin, bytes, page, &first, &inner))
+    const size_t inner = find_inner(begin, bytes, page, &first);
+    if (inner == 0)
         return false;
     size_t last = inner / page - 1;
     for (size_t i = 0; i < SAMPLES; i++) {
@@ -47,16 +45,16 @@ bool clb_pages_absent(const void *begin, size_t bytes)
 void clb_pages_populate(void *begin, size_t bytes)
 {
     uintptr_t first;
-    size_t inner;
-    if (find_inner(begin, bytes, (uintptr_t)getpagesize(), &first, &inner))
+    const size_t inner = find_inner(begin, bytes, (uintptr_t)getpagesize(), &first);
+    if (inner > 0)
         (void)madvise((void *)first, inner, MADV_POPULATE_WRITE);
 }
 
 void clb_pages_want_huge(void *begin, size_t bytes)
 {
     uintptr_t first;
-    size_t inner;
-    if (find_inner(begin, bytes, HUGE_PAGE, &first, &inner))
+    const size_t inner = find_inner(begin, bytes, HUGE_PAGE, &first);
+    if (inner > 0)
         (void)madvise((void *)first, inner, MADV_HUGEPAGE);
 }
 

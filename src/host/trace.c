@@ -101,9 +101,6 @@ __attribute__((destructor)) static void write_trace_at_exit(void)
         clb_report_file_write("CLBLAS_SHIM_TRACE", clb_trace_file, &text);
     }
     clb_text_free(&text);
-    free(spans);
-    spans = NULL;
-    count = 0;
     clb_trace_file = NULL;
     clb_unlock(&lock);
 }

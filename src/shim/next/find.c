@@ -269,7 +269,7 @@ static bool find_fallback(struct library_search *search)
                              search->below ? "libblis.so.4" : NULL};
     bool found = false;
     for (size_t i = 0; i < CLB_COUNT_OF(sonames) && !found; i++)
-        found = sonames[i] != NULL && find_in_library(search, sonames[i], false);
+        found = sonames[i] != NULL && find_in_library(search, sonames[i], NULL);
     return found;
 }
 
