@@ -208,24 +208,14 @@ void clb_judge_norm(struct judge *v, double terms)
         clb_judge_fail(v, "its columns are off");
 }
 
-static bool is_below(struct judge *v, const struct clb_operator *m, double limit)
+bool clb_is_below(struct judge *v, struct clb_operator m, double limit)
 {
-    clb_find_largest(v, m);
-    for (size_t j = 0; j < clb_operator_cols(m); j++) {
+    clb_find_largest(v, &m);
+    for (size_t j = 0; j < clb_operator_cols(&m); j++) {
         if (!(v->largest[j] < limit))
             return false;
     }
     return true;
-}
-
-bool clb_is_finite(struct judge *v, struct clb_operator m)
-{
-    return is_below(v, &m, INFINITY);
-}
-
-bool clb_is_moderate(struct judge *v, struct clb_operator m)
-{
-    return is_below(v, &m, ldexp(v->huge, -20));
 }
 
 /* Columns of a solution were not read because they are not finite: that is wrong where a triangular

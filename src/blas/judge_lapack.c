@@ -133,7 +133,7 @@ void clb_judge_getrf(struct judge *v)
         struct clb_operator left_of_it = lu;
         left_of_it.cols = first_pivot_in(&lu, least, tiny);
         v->verdict->left += order;
-        if (left_of_it.cols == order || !clb_is_finite(v, left_of_it))
+        if (left_of_it.cols == order || !clb_is_below(v, left_of_it, INFINITY))
             clb_judge_fail(v, "it is not finite");
         return;
     }
@@ -152,7 +152,7 @@ void clb_judge_gesv(struct judge *v)
 {
     clb_judge_getrf(v);
     if (clb_has_failed(v) || !clb_is_moderate(v, clb_matrix_before(v, 'A')) ||
-        !clb_is_finite(v, clb_matrix_now(v, 'A')))
+        !clb_is_below(v, clb_matrix_now(v, 'A'), INFINITY))
         return;
     if (info_of(v) == 0)
         check_lu_solution(v, CLB_OP_N);

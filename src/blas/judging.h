@@ -95,9 +95,12 @@ static inline bool clb_has_failed(const struct judge *v)
 /* Entries of y should be zero, within `terms` roundoffs of their size, or y should be, by norms. */
 void clb_judge_entries(struct judge *v, double terms);
 void clb_judge_norm(struct judge *v, double terms);
-/* Every element is finite; and far from overflow. */
-bool clb_is_finite(struct judge *v, struct clb_operator m);
-bool clb_is_moderate(struct judge *v, struct clb_operator m);
+/* Every element is below the limit; and far from overflow. */
+bool clb_is_below(struct judge *v, struct clb_operator m, double limit);
+static inline bool clb_is_moderate(struct judge *v, struct clb_operator m)
+{
+    return clb_is_below(v, m, ldexp(v->huge, -20));
+}
 
 /* F[0]*F[1]*x = alpha*M*x, or F[0]*F[1]*F[2]*x where there is a third, whose leading dimension is
  * not zero then; or x itself where M is NULL; the vectors are set. */

@@ -137,7 +137,7 @@ static clb_status geqrf_bring_in(struct qr_run *qr)
         const struct clb_dmat to = clb_dmat_part(&qr->x, 0, first, m, n - first);
         return clb_dmat_move_copy(&run->workspace, &from, &to, 0);
     }
-    status = clb_panels_open(&qr->panels, qr->nb);
+    status = clb_job_buffer(run, CLB_MEMORY_HOST, m * qr->nb * run->element, &qr->panels.pinned);
     CLB_THEN(status, clb_job_plan(run, CLB_PANELS_UPLOADS + 1));
     if (status != CLB_OK)
         return status;

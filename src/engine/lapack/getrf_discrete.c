@@ -51,12 +51,13 @@ static clb_status discrete_open(struct getrf_discrete *discrete)
     struct clb_job *run = discrete->run;
     CLB_TRY(clb_getrf_open(lu));
     size_t m = lu->x.rows, n = lu->x.cols;
+    size_t widest = clb_max(clb_getrf_width(lu, 0), clb_min(lu->tail, lu->inner));
     size_t chunk_cols = clb_max(CLB_PIECE_BYTES / (m * run->element), 1);
     discrete->ahead = clb_getrf_is_on_device(lu, 0);
     clb_status status = clb_job_matrix(run, &lu->x);
     if (status == CLB_OK && !discrete->ahead)
-        status = clb_panels_open(&lu->panels,
-                                 clb_max(clb_getrf_width(lu, 0), clb_min(lu->tail, lu->inner)));
+        status =
+            clb_job_buffer(run, CLB_MEMORY_HOST, m * widest * run->element, &lu->panels.pinned);
     CLB_THEN(status, clb_job_plan(run, CLB_PANELS_UPLOADS + 2 * n));
     if (status != CLB_OK)
         return status;

@@ -174,7 +174,9 @@ static clb_status ooc_open(struct ooc_run *ooc, size_t width)
     CLB_THEN(status, ooc_get_columns(ooc, widest, &ooc->memory));
     for (size_t i = 0; i < SLOTS && status == CLB_OK; i++)
         status = ooc_get_columns(ooc, widest_panel, &ooc->slot[i]);
-    CLB_THEN(status, clb_panels_open(&lu->panels, widest_panel));
+    CLB_THEN(status,
+             clb_job_buffer(&lu->run, CLB_MEMORY_HOST, lu->x.rows * widest_panel * lu->run.element,
+                            &lu->panels.pinned));
     CLB_THEN(status, add_transfers(ooc));
     return status == CLB_OK ? clb_job_begin(&lu->run) : status;
 }

@@ -175,7 +175,7 @@ struct clb_panels {
     const struct clb_dmat *x;
     size_t first, end, cols; /* panels begin in [first, end); columns before `cols` are updated */
     size_t arriving; /* transfers of the columns after the first panel: uploads [0, arriving) */
-    struct clb_buffer *pinned; /* of a panel, its columns without gaps */
+    struct clb_buffer *pinned; /* host memory for the widest panel, its columns without gaps */
     clb_event down;            /* the download of a panel, while one is outstanding */
 };
 
@@ -190,10 +190,8 @@ clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k,
 #define CLB_PANELS_UPLOADS ((size_t)12)
 void clb_panels_add_uploads(struct clb_panels *panels, size_t least);
 
-/* Get pinned memory for panels of `width` columns. Then either copy the first panel from the
- * caller's first matrix, or enqueue the download of panel k. Wait for that, have the CPU factor it,
- * and enqueue its upload. */
-clb_status clb_panels_open(struct clb_panels *panels, size_t width) CLB_MUST_CHECK;
+/* Copy the first panel from the caller's first matrix, or enqueue the download of panel k. Wait for
+ * that, have the CPU factor it, and enqueue its upload. */
 void clb_panels_copy_in(struct clb_panels *panels);
 clb_status clb_panels_fetch(struct clb_panels *panels, size_t k) CLB_MUST_CHECK;
 clb_status clb_panels_factor_pinned(struct clb_panels *panels, size_t k,

@@ -146,13 +146,6 @@ void clb_panels_add_uploads(struct clb_panels *panels, size_t least)
     panels->arriving = run->uploads;
 }
 
-clb_status clb_panels_open(struct clb_panels *panels, size_t width)
-{
-    struct clb_job *run = panels->run;
-    return clb_job_buffer(run, CLB_MEMORY_HOST, panels->x->rows * width * run->element,
-                          &panels->pinned);
-}
-
 void clb_panels_copy_in(struct clb_panels *panels)
 {
     size_t rows = panels->x->rows, width = panels->work->width(panels->context, panels->first);
