@@ -106,18 +106,14 @@ clb_status clb_gemm_distrust(const struct clb_gemm *problem,
 
 /* ---- transpose.c: by as many threads as are free ---- */
 
-/* Y = X^T or X^H for a rows x cols matrix Y, on the CPU. */
+/* Y = X^T or X^H for a rows x cols matrix Y; `alone`: by the calling thread. */
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
-                   void *y, size_t ldy, bool conjugate);
+                   void *y, size_t ldy, bool conjugate, bool alone);
 
 /* By the calling thread alone: Y = X in the entries (i, j) with i >= diagonal + j, or i <= diagonal
  * + j if `upper`; other entries of Y are neither read nor written. */
 void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
                         size_t cols, const void *x, size_t ldx, void *y, size_t ldy);
-
-/* Y = X^H by the calling thread alone. */
-void clb_copy_adjoint(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
-                      void *y, size_t ldy);
 
 /* The rows of a column that are in a part of a matrix: 0 is all of it, 'U' and 'L' are triangles
  * with the diagonal, 'u' and 'l' without. */

@@ -161,19 +161,14 @@ static struct transpose_work work_of(clb_precision precision, char part, size_t 
 }
 
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
-                   void *y, size_t ldy, bool conjugate)
+                   void *y, size_t ldy, bool conjugate, bool alone)
 {
     struct transpose_work work = work_of(precision, 0, rows, cols, x, ldx, y, ldy);
     work.conjugate = conjugate;
-    (void)share_work(&work, TRANSPOSE);
-}
-
-void clb_copy_adjoint(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
-                      void *y, size_t ldy)
-{
-    struct transpose_work work = work_of(precision, 0, rows, cols, x, ldx, y, ldy);
-    work.conjugate = true;
-    transpose_lines(&work, 0, cols);
+    if (alone)
+        transpose_lines(&work, 0, cols);
+    else
+        (void)share_work(&work, TRANSPOSE);
 }
 
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,

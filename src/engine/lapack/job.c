@@ -103,9 +103,9 @@ void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols,
     if (!caller->adjoint)
         clb_workers_share(cols, CLB_COLUMN_SHARE, threads, clb_copy_columns, &copy);
     else if (out)
-        clb_transpose(run->precision, cols, rows, mapped, ld, caller->a, caller->lda, true);
+        clb_transpose(run->precision, cols, rows, mapped, ld, caller->a, caller->lda, true, false);
     else
-        clb_transpose(run->precision, rows, cols, caller->a, caller->lda, mapped, ld, true);
+        clb_transpose(run->precision, rows, cols, caller->a, caller->lda, mapped, ld, true, false);
 }
 
 void clb_job_unwrap(struct clb_job *run)

@@ -85,8 +85,8 @@ static clb_status copy_matrix(void *context, const struct clb_transfer *transfer
         clb_copy_trapezoid(precision, transfer->shape == CLB_TRANSFER_UPPER, diagonal, rect->rows,
                            rect->cols, from, from_ld, to, to_ld);
     else if (adjoint)
-        clb_copy_adjoint(precision, down ? rect->cols : rect->rows, down ? rect->rows : rect->cols,
-                         from, from_ld, to, to_ld);
+        clb_transpose(precision, down ? rect->cols : rect->rows, down ? rect->rows : rect->cols,
+                      from, from_ld, to, to_ld, true, true);
     else
         clb_merge_tile(precision, rect->rows, rect->cols,
                        down ? clb_scalar_of(precision, 1) : transfer->alpha, from, from_ld,

@@ -123,7 +123,7 @@ static clb_status copy_by_columns(const struct clb_run *run, struct clb_lapacke_
         return CLB_ERR_NOMEM;
     clb_pages_want_huge(copy, bytes);
     clb_transpose(precision, shape->rows, shape->cols, *matrix->at, matrix->ld, copy, ld,
-                  clb_routine_has_flag(run->call->routine, 'h'));
+                  clb_routine_has_flag(run->call->routine, 'h'), false);
     matrix->callers = *matrix->at;
     *matrix->at = copy;
     return CLB_OK;
@@ -159,7 +159,7 @@ void clb_lapacke_close(struct clb_run *run, bool computed)
         if (computed && matrix->shape.written)
             clb_transpose(run->call->precision, matrix->shape.cols, matrix->shape.rows, *matrix->at,
                           *matrix->ld_at, matrix->callers, matrix->ld,
-                          clb_routine_has_flag(run->call->routine, 'h'));
+                          clb_routine_has_flag(run->call->routine, 'h'), false);
         free(*matrix->at);
         *matrix->at = matrix->callers;
         matrix->callers = NULL;
