@@ -294,21 +294,17 @@ static const char *const optimised_names[] = {"openblas_get_config",
 /* Call i?amax with n = 3 in the low half and a nonzero upper half, with which n is negative. With
  * either width the low half of the result is the index; and 32-bit Fortran integers are read from
  * the low half of the arguments. */
-static bool is_wide(const void *isamax, clb_abi abi)
+bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
 {
     typedef int fortran(const int64_t *, const float *, const int64_t *);
     typedef size_t c(int64_t, const float *, int64_t);
     const float x[3] = {1, 3, 2};
     const int64_t n = (int64_t)UINT64_C(0xffffffff00000003), one = 1;
+    void *isamax = look_up(object_at((void *)(uintptr_t)f), probe);
     if (isamax == NULL)
         return false;
     return abi == CLB_ABI_C ? (int)((c *)(uintptr_t)isamax)(n, x, one) != 1
                             : ((fortran *)(uintptr_t)isamax)(&n, x, &one) != 2;
-}
-
-bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
-{
-    return is_wide(look_up(object_at((void *)(uintptr_t)f), probe), abi);
 }
 
 /* A target that is not published yet. The names of its library and of what that needs tell. */
@@ -319,7 +315,8 @@ static struct clb_target make_target(const struct library_search *search)
     const char *slash = strrchr(object->l_name, '/');
     struct clb_target target = {.function = (function)(uintptr_t)search->found,
                                 .library = slash != NULL ? slash + 1 : object->l_name};
-    target.ilp64 = symbol->always_ilp64 || is_wide(look_up(object, symbol->probe), symbol->abi);
+    target.ilp64 =
+        symbol->always_ilp64 || clb_next_probe_ilp64(target.function, symbol->probe, symbol->abi);
     for (size_t i = 0; i < CLB_COUNT_OF(thread_names) && target.set_threads == NULL; i++) {
         target.set_threads = (void (*)(int))(uintptr_t)look_up(object, thread_names[i][0]);
         target.get_threads = (int (*)(void))(uintptr_t)look_up(object, thread_names[i][1]);
