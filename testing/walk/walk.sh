@@ -28,7 +28,7 @@ library=$folder/.libs/libclblas_shim.so.0
 cc -std=gnu11 -D_GNU_SOURCE -O1 -rdynamic -o walk "$here/walk.c" -llapack -lblas -ldl -lpthread
 
 # The function through which all kernels are launched, whatever it is called.
-WALK_LAUNCH_OFFSET=$(nm "$library" | awk '$3 ~ /^clb_(lane|queue_set|queue)_launch$/ { print $1 }')
+WALK_LAUNCH_OFFSET=$(nm "$library" | awk '$3 ~ /^clb_(lane|queue_set|queue|kernel)_launch$/ { print $1 }')
 export WALK_LAUNCH_OFFSET OPENBLAS_NUM_THREADS=1 XDG_CACHE_HOME=$folder/cache CLBLAS_SHIM_PROBE=$folder/clblas-shim-probe
 mkdir -p "$XDG_CACHE_HOME"
 list=$(mktemp)
