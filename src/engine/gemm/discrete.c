@@ -1,6 +1,5 @@
-/* Products on a device with its own memory: the calling thread enqueues the kernels in order, while
- * the transfer queue's threads move the data: a transfer for each load, in pieces of whole columns
- * of the copied elements, then one for each strip. discrete.h describes the algorithm. */
+/* Runs products on a device with its own memory: the calling thread enqueues the kernels in order,
+ * the transfer queue's threads move the data. discrete.h describes the algorithm. */
 #include "discrete.h"
 
 #include <stdatomic.h>
@@ -9,8 +8,7 @@
 
 /* ---- the run ---- */
 
-/* One queue set packs, the others multiply. Transfers use the queues of as many as are asked for.
- */
+/* One queue set packs, the others multiply. As many as are asked for also transfer. */
 #define QUEUE_SETS (1 + CLB_STRIP_QUEUES)
 
 /* The buffers of a run. */
@@ -59,8 +57,7 @@ static struct clb_transfer *transfer_of_strip(const struct discrete_run *run, si
 
 /* ---- pieces of loads ---- */
 
-/* Short columns lie on different pages, where the hardware's prefetchers stop: without prefetching
- * each column begins with the latency of memory. */
+/* Short columns lie on different pages, at which hardware prefetchers stop. */
 #define PREFETCH_BYTES   ((size_t)8192)
 #define PREFETCH_COLUMNS 4
 
@@ -71,8 +68,7 @@ static void prefetch(const char *from, size_t bytes)
 }
 
 /* Look for infinities and NaNs in a column of the general operand of a triangular product, because
- * zeros outside the triangle are multiplied with it. It is in the cache now; a search of the
- * results would read these from memory once more. */
+ * zeros outside the triangle are multiplied with it. Here the column is in the cache. */
 static void look_for_infinite(const struct discrete_run *run, const struct clb_load *load,
                               const char *column, size_t rows)
 {
@@ -81,10 +77,9 @@ static void look_for_infinite(const struct discrete_run *run, const struct clb_l
         atomic_store_explicit(&run->schedule.step[load->step].infinite, true, memory_order_relaxed);
 }
 
-/* Copy columns of a load with ordinary stores, which are a little faster where the link and the
- * CPUs are busy in both directions. But what several CPUs have just written a device reads from
- * their caches at 33 to 40 GB/s, and from memory at 54 (H200, 2026-11), so small matrices, whose
- * transfers the device waits for, are copied past the caches. */
+/* Copy columns of a load with ordinary stores, which are a little faster where link and CPUs are
+ * busy in both directions. Small matrices, whose transfers the device waits for, are copied past
+ * the caches: from these a device reads at 33 to 40 GB/s, from memory at 54 (H200, 2026-11). */
 static void copy_columns_in(const struct discrete_run *run, const struct clb_transfer *transfer,
                             const struct clb_rect *columns, char *slot)
 {
@@ -125,7 +120,7 @@ static clb_status check_flag(struct discrete_run *run, const struct clb_strip *s
     return status;
 }
 
-/* Matrices of at least this size don't fit the caches and are written with non-temporal stores. */
+/* Matrices that don't fit the caches are written with non-temporal stores. */
 #define LARGE_MATRIX ((size_t)64 << 20)
 
 static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, const char *p,
@@ -146,8 +141,7 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                          rect->cols);
 }
 
-/* Merge a piece of a strip into C, unless another family, or the CPU, must compute it. The transfer
- * queue has asked whether the strip's own launches have run. */
+/* Merge a piece of a strip into C, unless another family, or the CPU, must compute it. */
 static clb_status write_part(struct discrete_run *run, const struct clb_transfer *transfer,
                              const struct clb_rect *columns, char *slot)
 {
@@ -177,8 +171,7 @@ static clb_status copy_piece(void *context, const struct clb_transfer *transfer,
 
 /* ---- resources: all are acquired before anything is enqueued ---- */
 
-/* Try to get one buffer for all of C, unless it would take more than an eighth of the available
- * memory, or does not fit. */
+/* Try to get one buffer for all of C, of at most an eighth of the available memory. */
 static void get_whole(struct discrete_run *run)
 {
     const struct clb_discrete_plan *plan = &run->plan;
@@ -193,8 +186,8 @@ static void get_whole(struct discrete_run *run)
         run->whole = NULL;
 }
 
-/* Strips are added to on the device, after the first slabs, only where all of C is kept. Without
- * that, make the schedule again, with all slabs in one part. */
+/* Strips are added to on the device only where all of C is kept. Else make the schedule again, with
+ * all slabs in one part. */
 static clb_status make_in_one_part(struct discrete_run *run)
 {
     if (run->plan.first_slabs == 0)
@@ -251,10 +244,9 @@ static clb_status get_buffers(struct discrete_run *run)
 #define FEW_PIECES ((size_t)8) /* of a staging thread, to upload */
 
 /* The number of staging threads that prefer uploads. While C is kept on the device nothing waits
- * for a merge before the end, when all threads merge, and the operands should arrive as soon as
- * possible; but what has not come down by then is left to do. (H200, 2026-11: sgemm of n =
- * 8192 16.5 ms with 9 of 12, 17.7 with 10; of 4096, where a thread uploads few pieces, 4.4
- * and 4.3.) And where strips are whole columns or rows (trmm), downloads move as many bytes from
+ * for a merge before the end, and the operands should arrive as soon as possible; but what has not
+ * come down by then is left to do. (H200, 2026-11: sgemm, n = 8192, takes 16.5 ms with 9 of 12,
+ * 17.7 with 10.) Where strips are whole columns or rows (trmm), downloads move as many bytes from
  * the first strip on. */
 static size_t upload_first(const struct discrete_run *run)
 {
@@ -308,8 +300,7 @@ static struct clb_transfer download_of(const struct discrete_run *run, size_t nu
 }
 
 /* Where pages of C are missing, making them takes the threads nearly as long as copying the
- * operands. So there are more of them, and fewer upload first. What is gathered was not tried so.
- */
+ * operands. So there are more of them, and fewer upload first. */
 static void take_to_pages(struct discrete_run *run, struct clb_prefault prefault)
 {
     struct clb_transfer_queue *transfers = &run->transfers;
@@ -353,7 +344,7 @@ static clb_status open_transfers(struct discrete_run *run)
 
 /* ---- release ---- */
 
-/* A load's event belongs to the transfer queue where a later load waits for it. */
+/* Loads' events belong to the transfer queue where a later load waits for them. */
 static void release_loads(struct discrete_run *run)
 {
     size_t loads = run->schedule.loads, slots = run->plan.raw_slots;
@@ -384,8 +375,8 @@ static bool end_run(struct discrete_run *run, bool enqueued)
 
 /* ---- parts of the progress ---- */
 
-/* Part p is download piece p. A run may continue an earlier one whose parts are the same; parts
- * that are written already are not computed again. CLB_ERR_UNSUPPORTED when the parts differ. */
+/* A run may continue an earlier one whose parts are the same; those that are written already are
+ * not computed again. CLB_ERR_UNSUPPORTED when they differ. */
 static clb_status make_parts(struct discrete_run *run)
 {
     struct clb_gemm_progress *progress = run->progress;
@@ -471,8 +462,8 @@ static clb_status pack_load(struct discrete_run *run, size_t index, const clb_ev
     return status;
 }
 
-/* The events of the last strip before `end` on each queue: after them, packed operands that strips
- * read may be overwritten. */
+/* The last strips before `end` of each queue: after them, the packed operands that they read may be
+ * overwritten. */
 static size_t last_strips(const struct discrete_run *run, size_t end, clb_event *events)
 {
     size_t count = 0;
@@ -484,7 +475,7 @@ static size_t last_strips(const struct discrete_run *run, size_t end, clb_event 
     return count;
 }
 
-/* Wait until the buffer of a strip is free: until its previous strip has been merged. */
+/* Wait until the previous strip in a strip's buffer has been merged. */
 static clb_status wait_for_slot(struct discrete_run *run, size_t number)
 {
     size_t slots = run->plan.strip_slots;
@@ -532,9 +523,8 @@ static struct clb_rect support_of(struct discrete_run *run, const struct clb_str
                             &strip->rect);
 }
 
-/* Enqueue the kernels of a strip after the packing of its operands; `packed` is the event of the
- * last of them. Strips of later slabs that add to those of the first slabs are on the same queue,
- * hence after them. */
+/* Enqueue the kernels of a strip after the packing of its operands, which ends with the event
+ * `packed`. Later strips that add to it are on the same queue, hence after it. */
 static clb_status multiply_strip(struct discrete_run *run, size_t number, clb_event packed)
 {
     struct clb_strip *strip = &run->schedule.strip[number];

@@ -1,20 +1,18 @@
-/* What a product on a device with its own memory does, and in which order: the plan (blocks, bands,
- * slabs, strips and buffers), and the loads and strips that follow from it. discrete.h explains
- * them. */
+/* The plan of a product on a device with its own memory (blocks, bands, slabs, strips, buffers),
+ * and the loads and strips that follow from it. discrete.h explains them. */
 #include "discrete.h"
 
 #include <stdlib.h>
 
 /* ---- the plan ---- */
 
-/* Bands: about STEPS of each operand, so that the device is busy soon and stays busy; not so narrow
- * that a strip is too small for the device, nor so wide that the buffers are too large. Fewer where
- * a band is made of short pieces of columns, which are slower to copy. */
+/* Bands: about STEPS of each operand, so that the device is busy soon, unless strips would be too
+ * small for the device, buffers too large, or pieces of columns too short to copy fast. */
 #define STEPS       16
 #define STEPS_SHORT 10
 
-/* Raw buffers, which let uploads run ahead of the kernels: as many as fit into an eighth of the
- * available memory. With two, uploads wait for kernels half of the time. */
+/* Raw buffers let uploads run ahead of the kernels: as many as fit into an eighth of the available
+ * memory. With two, uploads wait for kernels half of the time. */
 #define RAW_SLOTS_MIN  ((size_t)2)
 #define RAW_SLOTS_GOOD ((size_t)4)
 #define RAW_SLOTS_MAX  ((size_t)64)
@@ -29,8 +27,8 @@
 /* Most blocks along one side of C. */
 #define MAX_BLOCKS 64
 
-/* Where the depth is small nearly all of the time is results', which are copied faster in long
- * columns. So a band of A may have as many rows as are loaded in the time of a piece. */
+/* Where the depth is small most of the time is results', which are copied faster in long columns.
+ * So a band of A may have as many rows as are loaded in the time of a piece. */
 #define TALL_BAND   ((size_t)4 << 20)
 #define TALL_COLUMN ((size_t)32 << 10)
 
@@ -49,9 +47,9 @@ static size_t block_of(size_t extent, size_t count, size_t unit)
 }
 
 /* The width of bands of an operand; those of A are not less than tall_band. Strips run one after
- * the other, each at least as long as one tile takes: so one that is as long as C's other side has
- * no fewer elements than a tile for each of the device's units. (H200, 2026-11, n = 1024 and
- * 2048: 1.3 to 1.5 times as fast as with bands of 256.) */
+ * the other, each at least as long as one tile takes: so a strip along all of C has a tile for each
+ * of the device's units. (H200, 2026-11, n = 1024 and 2048: 1.3 to 1.5 times as fast as with bands
+ * of 256.) */
 static size_t band(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                    clb_operand_role role, size_t units, const size_t unit[2])
 {
@@ -80,8 +78,7 @@ static size_t band(const struct clb_gemm_variant *variant, const struct clb_gemm
 #define FEW_THREADS ((size_t)8)
 
 /* Small products have fewer staging threads, which get into each other's way in the driver. (H200,
- * 2026-11, n = 2048: a tenth faster with 8 than with 12, and a quarter less CPU time; at n = 4096,
- * 5 % slower.) */
+ * 2026-11, n = 2048: a tenth faster with 8 than with 12; at n = 4096, 5 % slower.) */
 static size_t staging_threads(const size_t *value, double bytes)
 {
     const size_t few = bytes < (double)BYTES_SMALL ? FEW_THREADS : CLB_TRANSFER_THREADS;
@@ -89,11 +86,9 @@ static size_t staging_threads(const size_t *value, double bytes)
 }
 
 /* The staging threads' slots take at most a quarter of the available memory. Pieces of 4 MiB move
- * at the link's full rate, pieces of 1 MiB at three quarters of it (H200, 2026-11), because the
- * link idles between two pieces. Where there are few pieces a late one costs more than that, so
- * there are some hundreds if possible (2 MiB for n = 8192 in single precision: 3 to 10 %
- * faster). Products of less than 64 MiB have pieces of 1 MiB, so that no thread copies for long
- * before the first transfer. */
+ * at the link's full rate, of 1 MiB at three quarters of it (H200, 2026-11). Where there are few
+ * pieces a late one costs more than that, so there are some hundreds if possible. Products of less
+ * than 64 MiB have pieces of 1 MiB, so that no thread copies for long before the first transfer. */
 static size_t piece(double all, uint64_t available, size_t staging_threads, size_t override)
 {
     size_t bytes = all < (double)(PIECES_SMALL * PIECE_SMALL) ? PIECE_TINY
@@ -112,8 +107,8 @@ size_t clb_strip_ld(size_t rows, size_t element)
     return clb_round_up(rows, 128 / element);
 }
 
-/* Bytes of the largest strip: either of `strip_tiles` tiles, or as wide as a band and as long as
- * the block. */
+/* Bytes of the largest strip: of `strip_tiles` tiles, or as wide as a band and as long as the
+ * block. */
 static size_t strip_bytes(const struct clb_discrete_plan *plan, size_t m, size_t n, size_t band_m,
                           size_t band_n, size_t element)
 {
@@ -178,18 +173,17 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
 }
 
 /* Elements of the operands that a serpentine over rows x cols blocks loads. Going down first, A is
- * loaded once for every column of blocks, except that at each turn the last block of A is kept. */
+ * loaded for every column of blocks, but at each turn the last block of A is kept. */
 static double traffic(const struct clb_gemm *problem, size_t rows, size_t cols, bool down_first)
 {
     double a = (double)problem->m, b = (double)problem->n, r = (double)rows, c = (double)cols;
     return down_first ? b + a * c - a / r * (c - 1) : a + b * r - b / c * (r - 1);
 }
 
-/* Squares that a triangular region's diagonal is divided into; they are computed in full. */
+/* Parts of a triangular region's diagonal; these squares are computed in full. */
 #define SQUARES ((size_t)8)
 
-/* Plan a triangular region: bands of both operands are the same, and a square on the diagonal is
- * one strip of one piece. */
+/* Plan a triangular region: both operands have the same bands, squares are strips of one piece. */
 static bool plan_squares(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                          struct clb_discrete_plan *plan)
 {
@@ -208,8 +202,8 @@ static bool plan_squares(const struct clb_gemm_variant *variant, const struct cl
     return false;
 }
 
-/* Plan strips of whole columns, of which a piece has several, or strips of whole rows, each one
- * piece, for which pieces may have to be larger and staging threads fewer. */
+/* Plan strips of whole columns, several of which are a piece, or of whole rows, each one piece, for
+ * which pieces may have to be larger and staging threads fewer. */
 static void plan_whole(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                        struct clb_discrete_plan *plan)
 {
@@ -266,8 +260,7 @@ static void search_blocks(const struct clb_gemm_variant *variant, const struct c
     }
 }
 
-/* True when C's region is a triangle and every operand of one role is also one of the other
- * role. */
+/* True when C is a triangle and every operand of one role is also one of the other role. */
 static bool is_shared(const struct clb_gemm *problem)
 {
     bool shared = problem->region != CLB_REGION_FULL;
@@ -373,8 +366,8 @@ static void add_step(struct builder *builder, bool new_block)
 /* The largest upload piece; download pieces may be larger. */
 #define LOAD_PIECE ((size_t)4 << 20)
 
-/* Of what is gathered (transfer_queue.h): uploads become larger commands than that, of downloads
- * each piece is one. (H200, 2026-11, n = 1024: with 512 KiB and 1 MiB 5 % slower.) */
+/* What is gathered goes up in larger commands than a piece; of downloads each piece is one. (H200,
+ * 2026-11, n = 1024: with 512 KiB and 1 MiB 5 % slower.) */
 #define GATHERED_PIECE   ((size_t)256 << 10)
 #define GATHERED_RESULTS ((size_t)512 << 10)
 
@@ -406,8 +399,7 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     }
     const struct clb_rect at = clb_stored(load.depth_contiguous, load.i0, load.p0, load.w, load.k);
     size_t bytes = clb_min(plan->piece_bytes, LOAD_PIECE);
-    /* The link idles until the first pieces have been copied, so the first load's pieces are
-     * smaller. */
+    /* The link idles until the first pieces have been copied. */
     bytes = schedule->loads == 0 ? bytes / 2 : bytes;
     if (plan->gathers)
         bytes = GATHERED_PIECE;
@@ -416,8 +408,7 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     schedule->step[schedule->steps - 1].loads++;
 }
 
-/* Add the loads of one slab of the band that begins at element i0 of an operand, without its
- * zeros. */
+/* Add the loads of one slab, without its zeros, of the band that begins at element i0. */
 static void add_slab(struct builder *builder, clb_operand_role role, size_t i0, size_t slab)
 {
     const struct clb_discrete_plan *plan = builder->plan;
@@ -470,8 +461,8 @@ static void add_one_strip(struct builder *builder, struct clb_rect rect)
     if (strip.end_slab == builder->plan->slabs)
         strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
     schedule->strip_pieces += strip.pieces;
-    /* The strips of the later slabs are the same rectangles as those of the first slabs, in the
-     * same order; they add to the same memory. */
+    /* Strips of later slabs are the rectangles of the first slabs' strips, in the same order; they
+     * add to the same memory. */
     if (strip.slab == 0)
         schedule->strip_elements += strip.ldc * rect.cols;
     else
@@ -489,9 +480,8 @@ static size_t part_length(size_t length, size_t unit, size_t most)
 }
 
 /* Add a rectangle as one strip, or divided across its longer side into strips of at most the plan's
- * number of tiles. A strip is downloaded when all of it is ready, and during the last one's
- * download nothing else is left to do, so strips should not be large. Strips of whole columns or
- * rows are divided between columns or rows only. */
+ * number of tiles, because nothing else is left to do during the last one's download. Strips of
+ * whole columns or rows are divided between these only. */
 static void add_rectangle(struct builder *builder, struct clb_rect rect)
 {
     const struct clb_discrete_plan *plan = builder->plan;
@@ -529,8 +519,8 @@ static void add_diagonal(struct builder *builder, size_t first, size_t size)
     }
 }
 
-/* Add the part of C's region in a rectangle that is one band high or one band wide. In a triangular
- * region bands of rows and of columns are the same. */
+/* Add the part of C's region in a rectangle that is one band high or wide. In a triangular region
+ * bands of rows and of columns are the same. */
 static void add_strip(struct builder *builder, struct clb_rect rect)
 {
     clb_region region = builder->problem->region;
@@ -565,9 +555,8 @@ static void add_product(struct builder *builder, clb_operand_role role, size_t a
                            : (struct clb_rect){block->row, block->col + at, others, count});
 }
 
-/* Both operands have to be loaded: growing squares over the slabs [slab, end_slab). The next band
- * is of the operand of which less has been loaded; its product with all that has been loaded of the
- * other operand follows at once. Where both are the same memory, one load is for both. */
+/* Growing squares over the slabs [slab, end_slab): the next band is of the operand of which less
+ * has been loaded. Where both are the same memory, one load is for both. */
 static void add_squares(struct builder *builder)
 {
     const size_t extent[2] = {builder->block.rows, builder->block.cols};
@@ -632,9 +621,8 @@ static void add_block(struct builder *builder, size_t i, size_t j, bool first, b
         add_bands(builder, by_rows ? CLB_OPERAND_A : CLB_OPERAND_B, first);
 }
 
-/* While the last results are copied nothing else is left to do, so about so many bytes come down in
- * smaller pieces. (H200, 2026-11: sgemm of n = 4096 takes 4.36 ms instead of 4.5; the other
- * products that were tried gain 1 % or nothing.) */
+/* During the last results' copies nothing else is left to do, so they come down in smaller pieces.
+ * (H200, 2026-11: sgemm of n = 4096 takes 4.36 ms instead of 4.5; others gain less.) */
 #define LAST_BYTES  ((size_t)8 << 20)
 #define LAST_PIECES 4
 

@@ -1,5 +1,5 @@
-/* Products from the caller's memory to the caller's memory: chooses between the ways of devices
- * that share the host's memory (unified.c) and of those that have their own (discrete.c). */
+/* Chooses between the ways of devices that share the host's memory (unified.c) and of those that
+ * have their own (discrete.c). */
 #include "gemm.h"
 #include "structure.h"
 
@@ -25,10 +25,10 @@ static const struct clb_gemm_variant *successor(const struct clb_gemm_variant *v
                : NULL;
 }
 
-/* While a split variant packs operands, they may turn out to be outside its range. What it has
- * written by then came from operands inside the range. The one that scales continues with the rest,
- * and where a row's elements are too far apart for that the plain one, in the same way, because the
- * parts must be the same. */
+/* A split variant may find operands outside its range while it packs them; what it has written by
+ * then came from operands inside. The one that scales continues with the rest, and where a row's
+ * elements are too far apart for that the plain one, in the same way: the parts must be the
+ * same. */
 clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {

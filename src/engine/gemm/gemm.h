@@ -10,18 +10,16 @@ struct clb_gemm_variant;
 struct clb_runtime;
 
 /* Run on the device: products of general matrices, and as extensions of these the other Level 3
- * routines, with symmetric, Hermitian and triangular operands, results of which only a triangle is
- * computed, and sums of two products.
+ * routines, with structured operands, triangular results, and sums of two products.
  *
  * On failure, the parts of C that *progress does not call written must be computed elsewhere; they
- * are untouched, except that they may have been overwritten where C is not read. When this returns,
- * no command that uses the caller's memory is outstanding. The caller frees *progress.
- * CLB_ERR_RANGE: an operand is triangular, and parts of the product that are not finite were not
- * written, because zeros outside the triangle were multiplied as well; the other parts are written.
- * The parts don't overlap and cover the region of C, and
- *   - in a triangular region each part is either inside the triangle, or a square on the diagonal
- *     (its `row` is its `col`), of which only the triangle is meant;
- *   - in place the parts are independent: blocks of all rows (left) or all columns (right);
+ * are untouched, unless C is not read. When this returns, no command that uses the caller's memory
+ * is outstanding. The caller frees *progress. CLB_ERR_RANGE: an operand is triangular, and parts of
+ * the product that are not finite were not written, because zeros outside the triangle were
+ * multiplied as well. The parts don't overlap and cover the region of C, and
+ *   - in a triangular region each is inside the triangle, or a square on the diagonal (its `row`
+ *     is its `col`), of which only the triangle is meant;
+ *   - in place they are independent: blocks of all rows (left) or all columns (right);
  *   - otherwise they are any rectangles.
  * No parts: nothing was begun. */
 clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,

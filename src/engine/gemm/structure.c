@@ -1,5 +1,4 @@
-/* What a product consists of: its operands, of which a triangle may be stored, its passes over the
- * depth, and the part of C that it computes. */
+/* The operands of a product, of which a triangle may be stored, its passes and its part of C. */
 #include "structure.h"
 
 #include <stdlib.h>
@@ -18,8 +17,8 @@ const void *clb_gemm_factor(const struct clb_gemm *problem)
     return factors_differ(problem) ? clb_scalar_of(problem->precision, 1) : &problem->alpha[0];
 }
 
-/* Where her2k's two factors differ, one matrix is scaled instead: the one that is taken without op
- * in the first term and conjugate transposed in the second. */
+/* Where her2k's two factors differ, one matrix is scaled instead: that which is taken without op in
+ * the first term and conjugate transposed in the second. */
 static const void *scale_of(const struct clb_gemm *problem, clb_operand_role role, size_t term)
 {
     clb_operand_role scaled = problem->a[0].op == CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
@@ -45,8 +44,8 @@ struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_opera
     };
 }
 
-/* True when the stored triangle is that of the elements i >= p, else it is i <= p. Of triangular
- * operands the others are zero. */
+/* True when the stored triangle has the elements i >= p; of triangular operands the others are
+ * 0. */
 static bool is_low(const struct clb_operand *x)
 {
     return x->depth_contiguous == x->upper;
@@ -175,8 +174,8 @@ size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab)
     return problem->terms * clb_div_up(problem->k, slab);
 }
 
-/* True when passes must go from the last slab to the first: a slab of a triangle i <= p has only
- * the first elements of the width in its support, and only the last slab has all of them. */
+/* True when passes must go from the last slab to the first: of a triangle i <= p only the last slab
+ * has the whole width in its support. */
 static bool structure_is_reversed(const struct clb_gemm *problem)
 {
     for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; role++) {
@@ -240,11 +239,9 @@ struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
     return cut;
 }
 
-/* Slabs of a triangular operand, each of which is computed in full where it crosses the
- * diagonal. */
+/* Slabs of a triangular operand, each computed in full where it crosses the diagonal. */
 #define SHARES ((size_t)8)
-/* The smallest depth of a slab that pays. For CPU kernels it is one pass, whose operands fit into
- * their caches. */
+/* The least depth of a slab that pays. For CPU kernels its operands fit into the caches. */
 static size_t least_slab(const struct clb_gemm_variant *variant)
 {
     size_t least = variant->tuning.value[CLB_PARAM_MIRROR_MIN];

@@ -1,9 +1,6 @@
-/* structure: what the two ways of computing products share, theirs alone. Symmetric, Hermitian and
- * triangular operands, of which a triangle is stored, and results of which only a triangle is
- * computed.
- *
- * Operands are described as the packing kernels see them: element (i, p), with i along the width
- * (rows of A, columns of B) and p along the depth. */
+/* structure: what the two ways of computing products share, theirs alone: operands that are
+ * described as the packing kernels see them, with element (i, p), i along the width (rows of A,
+ * columns of B), p along the depth; and results of which only a triangle is computed. */
 #ifndef CLB_STRUCTURE_H
 #define CLB_STRUCTURE_H
 
@@ -42,8 +39,8 @@ static inline struct clb_span clb_rect_span(const struct clb_rect *rect, clb_ope
                                  : (struct clb_span){rect->col, rect->col + rect->cols};
 }
 
-/* The part of [i0, i0 + w) in which depths [p0, p0 + k) of an operand are not known to be zero. It
- * begins at i0 plus a multiple of `unit`. */
+/* The part of [i0, i0 + w), from a multiple of `unit` after i0 on, in which depths [p0, p0 + k) of
+ * an operand are not known to be zero. */
 struct clb_span clb_operand_support(const struct clb_operand *x, size_t i0, size_t w, size_t p0,
                                     size_t k, size_t unit);
 
@@ -54,9 +51,9 @@ static inline struct clb_rect clb_stored(bool depth_contiguous, size_t i0, size_
     return depth_contiguous ? (struct clb_rect){p0, i0, k, w} : (struct clb_rect){i0, p0, w, k};
 }
 
-/* How the elements of a piece of such a span are obtained: as stored; transposed from the stored
- * triangle; expanded element by element, because the piece crosses the diagonal or is to be scaled;
- * or by a packing kernel that handles triangles. */
+/* How the elements of a piece of a span are obtained: as stored; transposed from the stored
+ * triangle; expanded one by one, because the piece crosses the diagonal or is scaled; or by a
+ * packing kernel that handles triangles. */
 typedef enum {
     CLB_PIECE_STORED,
     CLB_PIECE_TRANSPOSED,
@@ -69,9 +66,8 @@ struct clb_piece {
     size_t i0, w;
 };
 
-/* Divide what [i0, i0 + w) has at depths [p0, p0 + k) into at most three pieces, in order; returns
- * their number. Each begins at i0 plus a multiple of `unit`. With `triangle` all is one piece that
- * is packed as such. */
+/* Divide what [i0, i0 + w) has at depths [p0, p0 + k) into at most three pieces, in order, each
+ * from a multiple of `unit` after i0 on; returns their number. With `triangle` all is one piece. */
 size_t clb_operand_pieces(const struct clb_operand *x, bool triangle, size_t i0, size_t w,
                           size_t p0, size_t k, size_t unit, struct clb_piece piece[3]);
 /* The piece of [0, w) that is expanded, empty where there is none. Those of parts of [0, w) that
@@ -86,13 +82,11 @@ bool clb_operand_packs_triangle(const struct clb_gemm_variant *variant,
 void clb_operand_set_triangle(const struct clb_operand *x, size_t i0, size_t p0,
                               struct clb_chunk *chunk);
 
-/* The transposed view of an operand, in which the stored elements are those of the other
- * triangle. */
+/* The transposed view of an operand, whose stored elements are the other triangle's. */
 struct clb_operand clb_operand_other_half(const struct clb_operand *x);
 
-/* Expand elements (i0.., p0..), in the order in which the operand is stored. Only
- * columns [first, first + count) are made; the first of them is at `to`, and the leading dimension
- * is their number of rows. */
+/* Expand elements (i0.., p0..), in the order in which the operand is stored: only columns [first,
+ * first + count), to `to`, whose leading dimension is their number of rows. */
 void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
                       size_t w, size_t k, size_t first, size_t count, void *to);
 
@@ -102,8 +96,8 @@ bool clb_gemm_is_plain(const struct clb_gemm *problem);
 /* The factor of a finished sum; where the terms' differ, operands are scaled instead. */
 const void *clb_gemm_factor(const struct clb_gemm *problem);
 
-/* The term whose B is the transpose of the A of `term`, from the same memory; CLB_MAX_TERMS when
- * there is none. */
+/* The term whose B is the transpose of the A of `term`, from the same memory; else
+ * CLB_MAX_TERMS. */
 size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term);
 
 /* The most bytes that operands in place are expanded to for a pass of such a depth; 0: the variant
@@ -123,47 +117,43 @@ struct clb_pass {
 
 /* The passes of all terms. */
 size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab);
-/* Pass number `index`. The order is such that the first pass has all of C in its support, and the
- * others may only add to it. */
+/* Pass number `index`. The first pass has all of C in its support; others may only add to it. */
 struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_t index);
 
 /* The part of a rectangle of C to which a pass contributes. Indices of `operand` and `origin`,
- * where the panels begin, are roles. */
+ * where panels begin, are roles. */
 struct clb_rect clb_gemm_support(const struct clb_gemm_variant *variant,
                                  struct clb_operand (*operand)[CLB_MAX_TERMS],
                                  const struct clb_pass *pass, const size_t origin[2],
                                  const struct clb_rect *rect);
 
-/* The depth of the slabs of a problem, at most the tuning's. Where structured operands have to be
- * expanded across the diagonal, slabs are so small that this is a small part of the work; operands
- * in place that are packed as triangles need no such limit. It depends only on the arguments, so
- * that the results do too. */
+/* The depth of the slabs, at most the tuning's. Where structured operands have to be expanded
+ * across the diagonal, slabs are so small that this is a small part of the work. It depends only on
+ * the arguments, so that the results do too. */
 size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                      bool in_place);
 
-/* The parts that are skipped in the product of a pass for the rectangle `rect` of C; none where
- * nothing can be skipped, or the family has no kernel for that. */
+/* What the product of a pass skips in the rectangle `rect` of C; none where nothing can be skipped,
+ * or the family has no kernel for that. */
 struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
                               const struct clb_gemm *problem, const struct clb_pass *pass,
                               const struct clb_rect *rect);
 
 /* ---- the region of C ---- */
 
-/* True when C must be written in blocks of whole columns (trmm from the left), or of whole rows
- * (from the right). */
+/* True when C must be written in blocks of whole columns (trmm from the left), or rows (right). */
 bool clb_gemm_has_whole_columns(const struct clb_gemm *problem);
 bool clb_gemm_has_whole_rows(const struct clb_gemm *problem);
 
 /* The multiples at which panels of both A and B may begin. */
 size_t clb_gemm_square_unit(const struct clb_gemm_variant *variant);
 
-/* True when an operand is triangular: then zeros outside the triangle may be multiplied, which the
- * defining sums don't contain. */
+/* True when an operand is triangular: zeros outside it, no terms of the sums, may be multiplied. */
 bool clb_gemm_adds_zeros(const struct clb_gemm *problem);
 
-/* Zero times infinity is not zero: returns false for a part of a product with such zeros that is
- * not finite. That part must be computed elsewhere, and the run ends with CLB_ERR_RANGE. A part is
- * exact in any case where all elements of the general operand that enter it are finite. */
+/* Zero times infinity is not zero: false for a part of a product with such zeros that is not
+ * finite; it must be computed elsewhere, and the run ends with CLB_ERR_RANGE. A part is exact in
+ * any case where all elements of the general operand that enter it are finite. */
 bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                        size_t ldp);
 
@@ -171,13 +161,12 @@ struct clb_prefault;
 /* clb_prefault_begin for C. */
 struct clb_prefault clb_gemm_prefault(const struct clb_gemm *problem, size_t mode);
 
-/* C = alpha*P + beta*C for one part of C; for a part on the diagonal of a triangular region only in
- * the triangle. P begins with the part's first element. */
+/* C = alpha*P + beta*C for one part of C, only in the triangle for one on the diagonal of a
+ * triangular region. P begins with the part's first element. */
 void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                     size_t ldp);
 
-/* ---- the buffers of a run, all of which it gets before anything is enqueued ----
- */
+/* ---- the buffers of a run, all of which it gets before anything is enqueued ---- */
 
 struct clb_need {
     clb_memory_kind kind;
@@ -189,27 +178,26 @@ clb_status clb_needs_get(struct clb_runtime *runtime, struct clb_need *need,
                          size_t needs) CLB_MUST_CHECK;
 void clb_needs_end(struct clb_runtime *runtime, struct clb_need *need, size_t needs, bool idle);
 
-/* ---- unified.c: on a device that shares the host's memory ----
- */
+/* ---- unified.c: on a device that shares the host's memory ---- */
 
-/* Needs of a run. Those of packed chunks are numbered as roles are; what an operand is expanded to
- * is for each slab, parts of tiles for each queue. */
+/* Needs of a run. Packed chunks' are numbered as roles; what an operand is expanded to is for each
+ * slab, parts of tiles for each queue. */
 enum { CLB_NEED_A, CLB_NEED_B, CLB_NEED_C, CLB_NEED_EXPANDED, CLB_NEED_PARTS, CLB_NEEDS };
 
-/* C is divided into tiles, numbered by rows of tiles, and the depth into slabs. The slab never
- * depends on free memory, so the bits of the result don't either. Indices are roles. */
+/* C is divided into tiles, numbered by rows of tiles, and the depth into slabs. The slab, hence the
+ * result's bits, never depends on free memory. Indices are roles. */
 struct clb_gemm_plan {
     size_t tile[2], slab;
     size_t tile_rows, tile_cols;
     size_t slabs; /* of all terms */
     /* The operand whose packed chunks are kept for a row of tiles; B where tiles are whole rows. */
     clb_operand_role kept;
-    /* Packed chunks in memory: those of a row of tiles for A, of a column for B, or one; none of an
-     * operand that is not packed. */
+    /* Packed chunks in memory: of a row of tiles for A, of a column for B, or one; none if not
+     * packed. */
     size_t slots[2];
     size_t c_slots; /* tiles of C in flight */
-    /* Two when there are slots for all chunks of `kept`: the next tile's work fills the device at
-     * the end of the last tile's. Each queue has its own slots for the other operand. */
+    /* Two when there are slots for all chunks of `kept`: then the next tile's work fills the device
+     * at the end of a tile's. Each queue has its own slots for the other operand. */
     size_t queues;
     bool direct, raw;                /* B is not packed; nor is A; see has_direct */
     clb_op b_op_of_a;                /* nor here: B is read from A's panels, see clb_product */
@@ -228,17 +216,17 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
 struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
                               size_t index);
 
-/* clb_gemm_run there. CLB_ERR_UNSUPPORTED: an operand can't be used in place, or not be expanded in
- * the memory there is, and nothing was begun. */
+/* CLB_ERR_UNSUPPORTED: an operand can't be used in place, or there is no memory to expand it;
+ * nothing was begun. */
 clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem,
                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 /* ---- discrete.c ---- */
 
-/* On any device, as one with its own memory. CLB_ERR_RANGE: an operand is outside a
- * split family's range. Another variant may then continue with the same progress; it returns
- * CLB_ERR_UNSUPPORTED if its parts would be different ones. */
+/* On any device, as one with its own memory. CLB_ERR_RANGE: an operand is outside a split family's
+ * range. Another variant may continue with the same progress; CLB_ERR_UNSUPPORTED if its parts
+ * would differ. */
 clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant,
                                  const struct clb_gemm *problem,

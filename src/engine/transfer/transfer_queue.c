@@ -18,8 +18,7 @@ struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t p
 /* Gathered transfers begin at multiples of this. */
 #define PLACE_UNIT ((size_t)4096)
 
-/* Divide a transfer into pieces. A piece has at least one row or column; slots are as large as the
- * largest piece. */
+/* Divide a transfer into pieces of at least one row or column. Slots fit the largest piece. */
 static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_transfer *transfer)
 {
     const struct clb_dmat *x = &transfer->x;
@@ -61,8 +60,7 @@ struct clb_transfer *clb_transfer_of(const struct clb_transfer_queue *transfers,
     return &transfers->transfer[low];
 }
 
-/* ---- copies of pieces that are as the transfer says ----
- */
+/* ---- copies of pieces that are as the transfer says ---- */
 
 /* Copy between the caller's matrix and a slot. */
 static clb_status copy_matrix(void *context, const struct clb_transfer *transfer,
@@ -290,10 +288,9 @@ static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
 /* Bytes of columns that a thread copies at once. */
 #define SHARE_BYTES ((size_t)256 << 10)
 
-/* Copy the rest of the piece that `owner` is copying, share by share; the thread is the owner or
- * helps it. The ticket has the piece's number plus one in its high half and the next column in its
- * low half, so that a compare-and-swap can't take a share of another piece than the one that was
- * looked at. */
+/* Copy the rest of the piece that `owner` is copying, share by share, as owner or helper. The
+ * ticket has the piece's number plus one in its high half and the next column in its low half, so
+ * that a compare-and-swap can't take a share of another piece than the one that was looked at. */
 static void copy_shares(const struct clb_transfer_queue *transfers,
                         struct clb_transfer_thread *owner, uint64_t ticket)
 {
@@ -328,9 +325,8 @@ static void copy_piece(struct clb_transfer_thread *thread, size_t piece, size_t 
     atomic_store(&thread->ticket, 0);
 }
 
-/* A staging thread that falls behind all others delays the transfer that its piece belongs to, and
- * the kernels: CPUs of virtual machines stop at times. Help such threads before uploading a later
- * piece. */
+/* CPUs of virtual machines stop at times, and a staging thread that falls behind delays the
+ * transfer of its piece, and the kernels. So help such threads before uploading a later piece. */
 static void help_others(struct clb_transfer_queue *transfers, size_t next_piece)
 {
     for (size_t i = 0; i < transfers->threads; i++) {
@@ -381,16 +377,15 @@ static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
 
 /* ---- downloads ---- */
 
-/* The piece is in its slot: wait until all pieces before it are in theirs. Then no failure can
- * prevent any of them from being written. False: a transfer has failed, don't write the piece. */
+/* Wait until all pieces before one that is in its slot are in theirs: then no failure can prevent
+ * any of them from being written. False: a transfer has failed, don't write the piece. */
 static bool await_turn(struct clb_transfer_queue *transfers, struct clb_transfer *transfer,
                        size_t piece)
 {
     pthread_mutex_lock(&transfers->lock);
     transfers->done[CLB_DOWN][piece] = true;
     transfer->done++;
-    /* After a failure `arrived` must not grow: other threads may have given up waiting for their
-     * turn. */
+    /* After a failure `arrived` must not grow: threads may have given up waiting for their turn. */
     while (transfers->status == CLB_OK && transfers->arrived < transfers->pieces[CLB_DOWN] &&
            transfers->done[CLB_DOWN][transfers->arrived])
         transfers->arrived++;
@@ -403,7 +398,7 @@ static bool await_turn(struct clb_transfer_queue *transfers, struct clb_transfer
 }
 
 /* The only place from which results get into the caller's memory. All commands that the piece
- * depends on have ended without an error. */
+ * depends on have ended without error. */
 static clb_status write_piece(struct clb_transfer_thread *thread, struct clb_transfer *transfer,
                               size_t piece, const struct clb_rect *rect, char *slot)
 {
@@ -500,7 +495,7 @@ static bool has_pages(const struct clb_transfer_queue *transfers)
     return made >= clb_prefault_units(prefault, transfer->column + rect.col + rect.cols);
 }
 
-/* The thread has faulted in its unit. Others may wait for that: with the lock held. */
+/* The thread has faulted in its unit; others may wait for that. With the lock held. */
 static void end_touch(struct clb_transfer_thread *thread)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
@@ -513,13 +508,12 @@ static void end_touch(struct clb_transfer_thread *thread)
 
 /* The next job, and its piece or prefault unit; waits for one. JOB_NONE: the run is over.
  *
- * Where pages of C are missing, no result is brought down before its own are there: written to
- * where they are not, a piece of a few rows of many columns would be a fault, and 2 MiB of zeros,
- * for each of these columns, and threads that do so at once make the same pages. The threads that
- * don't upload first make pages when a result waits for some, and while one of theirs is on its
- * way. Otherwise they upload, too: pages that are made earlier take time from uploads, which the
- * device waits for. (H200, 2026-11, dgemm with C never touched, n = 8192: 29.5 ms instead of 36.4.)
- */
+ * Where pages of C are missing, no result is brought down before its own are there: writing a piece
+ * of a few rows would be a fault, and 2 MiB of zeros, for each of its columns, and threads that do
+ * so at once make the same pages. The threads that don't upload first make pages when a result
+ * waits for some, and while one of theirs is on its way; otherwise they upload, too, because the
+ * device waits for uploads. (H200, 2026-11, dgemm with C never touched, n = 8192: 29.5 instead of
+ * 36.4 ms.) */
 static enum job next_job(struct clb_transfer_thread *thread, size_t *piece)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
@@ -592,8 +586,7 @@ static void carry(void *argument)
     fail(thread->transfers, status);
 }
 
-/* Without staging threads: the calling thread moves the pieces before `end`, and writes what it has
- * downloaded. */
+/* Without staging threads: move the pieces before `end`, and write what has been downloaded. */
 static void carry_alone(struct clb_transfer_queue *transfers, bool down, size_t end)
 {
     struct clb_transfer_thread *thread = &transfers->thread[0];

@@ -1,12 +1,11 @@
 /* transfer queue: moves matrices between the caller's memory and a device that has its own.
  *
  * A matrix is moved in pieces through pinned memory by staging threads, CPU threads lent to the
- * queue. For an upload a thread copies a piece from the caller's matrix into a pinned slot and
- * enqueues the transfer on an upload queue. For a download it enqueues the transfer on a download
- * queue, waits for it, and writes the slot to the caller's matrix. The calling thread enqueues the
- * kernels: it waits until an upload has been enqueued, and releases a download when the kernels
- * that compute it have been. If no threads can be lent, the calling thread does the same whenever
- * it would have to wait.
+ * queue. For an upload a thread copies a piece into a pinned slot and enqueues its transfer; for a
+ * download it enqueues the transfer, waits for it, and writes the slot to the caller's matrix. The
+ * calling thread enqueues the kernels: it waits until an upload has been enqueued, and releases a
+ * download when the kernels that compute it have been. If no threads can be lent, it does the work
+ * of one whenever it would have to wait.
  *
  * In each direction pieces are handed out in the order of the array of transfers, and never before
  * their transfer is released. A thread waits only for commands that have been enqueued already, so
@@ -43,20 +42,20 @@ enum { CLB_UP, CLB_DOWN };
 /* Threads of a queue, unless more are asked for; CLB_MAX_WORKERS at most. */
 #define CLB_TRANSFER_THREADS ((size_t)12)
 
-/* All entries of a rectangle, those on and below a diagonal, or on and above it. The device always
- * transfers rectangles; only the CPU's copies leave out the other entries. */
+/* All entries of a rectangle, those on and below a diagonal, or on and above it. The device
+ * transfers rectangles; only the CPU's copies leave out entries. */
 typedef enum clb_transfer_shape {
     CLB_TRANSFER_WHOLE,
     CLB_TRANSFER_LOWER,
     CLB_TRANSFER_UPPER
 } clb_transfer_shape;
 
-/* One matrix, or part of one, to upload or download. `x` has as many rows and columns as the host's
- * matrix, or as many columns and rows if that is the adjoint. */
+/* A matrix, or part of one, to move. `x` has the rows and columns of the host's matrix, or of its
+ * adjoint if the host has that. */
 struct clb_transfer {
     bool down, by_rows; /* `down`: a download; `by_rows`: pieces are blocks of rows */
-    /* An upload that waits for its release, and so do all uploads after it in the array. Downloads
-     * always wait. */
+    /* An upload that waits for its release, as all uploads after it in the array and all downloads
+     * do. */
     bool held;
     struct clb_dmat x;
     char *host;
@@ -115,24 +114,24 @@ struct clb_transfer_queue {
     size_t slot_bytes;     /* at least; raised to the largest piece */
     size_t wanted_threads; /* 0: as many as there are CPUs and work for */
     size_t most_threads;
-    /* A downloaded piece is written only when all download pieces before it have arrived in their
-     * slots. So whatever fails, in the end the first pieces up to some number are written, each
-     * completely, and no others. */
+    /* A downloaded piece is written only when all before it have arrived in their slots. So
+     * whatever fails, the first pieces up to some number are written, each completely, and no
+     * others. */
     bool in_order;
     /* For small matrices, nothing of which is held, in pieces without a stride: all pieces have
-     * places of their own in one pinned buffer, and the calling thread alone enqueues and waits for
-     * their transfers while the staging threads copy. What has been copied of an upload is one
-     * command. So there are few of them, and threads don't wait for each other in the driver. */
+     * places in one pinned buffer, and the calling thread alone enqueues and awaits their
+     * transfers. What has been copied of an upload is one command. So there are few, and threads
+     * don't wait for each other in the driver. */
     bool gathers;
-    /* How pieces are copied; NULL: as the transfer says. Any thread may call this. Of an upload it
-     * copies the columns `rect`, a share of a piece, to `slot`, and returns CLB_OK; of a download
-     * it writes a piece; CLB_ERR_RANGE: it has not, and the run will not be complete. */
+    /* How pieces are copied; NULL: as the transfer says. Any thread may call this, to copy the
+     * columns `rect` of an upload's piece to `slot` (CLB_OK), or to write a download's piece
+     * (CLB_ERR_RANGE: it has not, and the run will not be complete). */
     clb_status (*copy)(void *context, const struct clb_transfer *transfer,
                        const struct clb_rect *rect, char *slot);
     void *context;
     bool *written; /* for each download piece, or NULL; what is true already is not moved again */
 
-    /* The caller may set this before the start. Pages that threads fault in before results are
+    /* The caller may set this before the start: pages that threads fault in before results are
      * written to them; its `next` is used under the lock. */
     struct clb_prefault prefault;
 
@@ -144,10 +143,10 @@ struct clb_transfer_queue {
     struct clb_transfer_thread thread[CLB_MAX_WORKERS];
     size_t threads;
 
-    /* For each piece; parts of one array. `event`, of uploads that have been enqueued: written
-     * under the lock, read by the calling thread when it has seen under the lock that all of the
-     * transfer are; of gathered downloads: the calling thread's. `done`, under the lock: gathered
-     * uploads are in the buffer; downloads in order are in their slots. */
+    /* For each piece; parts of one array. `event`, of enqueued uploads: written under the lock,
+     * read by the calling thread after it has seen under the lock that all of the transfer are; of
+     * gathered downloads: the calling thread's. `done`, under the lock: gathered uploads are in the
+     * buffer; downloads in order are in their slots. */
     clb_event *event[2];
     bool *done[2];
 
@@ -186,40 +185,36 @@ static inline size_t clb_piece_columns(size_t bytes, size_t most)
     return clb_max(clb_min(CLB_PIECE_BYTES / bytes, most), 1);
 }
 
-/* Divide the transfers into pieces and get slots and threads. On failure the caller only has to
- * call clb_transfer_queue_close. */
+/* Make pieces, get slots and threads. On failure only clb_transfer_queue_close has to be called. */
 clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers) CLB_MUST_CHECK;
 
 /* Start the threads, of which `uploaders` prefer uploads to downloads. */
 void clb_transfer_queue_start(struct clb_transfer_queue *transfers, size_t uploaders);
 
-/* Factorisations: wait until all pieces of an upload have been enqueued, and make commands that are
- * enqueued on `queue` from now on wait until it is complete; with NULL, until all of a download is
- * in its slots, so that its device memory may be used again. CLB_ERR_RANGE, here and below: it is
- * stopped. */
+/* Factorisations: wait until all pieces of an upload have been enqueued, and make later commands on
+ * `queue` wait until it is complete; with NULL, until all of a download is in its slots, so that
+ * its device memory may be reused. CLB_ERR_RANGE, here and below: it is stopped. */
 clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t transfer,
                                     struct clb_queue *queue) CLB_MUST_CHECK;
-/* Products: the same, without a queue: the upload is complete after the *count events at *events.
- * They belong to the queue. */
+/* Products: the same, without a queue: the upload is complete after the *count events at *events,
+ * which the queue owns. */
 clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t transfer,
                                            const clb_event **events, size_t *count) CLB_MUST_CHECK;
-/* True when all pieces of an upload have been enqueued, or a transfer has failed:
- * clb_transfer_queue_await would not block. */
+/* True when clb_transfer_queue_await would not block for an upload. */
 bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t transfer);
 
-/* Let a held upload, or a download, begin when all commands that `queue` has now are done. Until
- * this call the caller may set its x and order. Transfers must be released in the order of the
- * array. */
+/* Let a held upload, or a download, begin when all commands that `queue` has now are done. The
+ * caller may set its x and order until now. Releases are in the order of the array. */
 clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t transfer,
                                       struct clb_queue *queue) CLB_MUST_CHECK;
 /* Wake the threads that wait for a release, which will come soon. */
 void clb_transfer_queue_announce(struct clb_transfer_queue *transfers);
 
-/* The same after the event `before`, which the caller has set and the queue releases. */
+/* The same after the event `before`, which the caller sets and the queue releases. */
 void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t transfer);
 
-/* Download only the first `cols` columns, at least one, of a transfer. The caller must do this
- * before it releases any download, and must release no later one. */
+/* Download only the first `cols` columns, at least one, of a transfer: before any download is
+ * released; no later one may be. */
 void clb_transfer_queue_shorten(struct clb_transfer_queue *transfers, size_t transfer, size_t cols);
 
 /* Wait until all of a download is in the caller's memory. */
@@ -232,9 +227,9 @@ void clb_transfer_queue_stop(struct clb_transfer_queue *transfers);
 /* Release the events of uploads, all of which have been awaited, before the end. */
 void clb_transfer_queue_forget_uploads(struct clb_transfer_queue *transfers);
 
-/* Nothing more will be released; if `status` is a failure, give up. Waits until the threads have
- * ended and returns the first failure, or CLB_ERR_RANGE when pieces were not written for other
- * reasons. In order, the first `arrived` download pieces are in the caller's memory then. */
+/* Nothing more will be released; if `status` is a failure, give up. Waits for the threads' end and
+ * returns the first failure, or CLB_ERR_RANGE when pieces were left out for other reasons. In
+ * order, the first `arrived` download pieces are in the caller's memory then. */
 clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers,
                                      clb_status status) CLB_MUST_CHECK;
 
@@ -244,27 +239,25 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle);
 /* The rectangle of a transfer's matrix that its piece number `piece` covers. */
 struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t piece);
 
-/* Make an event that completes when all commands that `queue` has now are done; for use on other
- * queues. */
+/* Make an event, for other queues, that completes when all commands that `queue` has now are
+ * done. */
 clb_status clb_queue_mark(struct clb_queue *queue, clb_event *event) CLB_MUST_CHECK;
 /* Make `to` wait, by a barrier, until all commands that `from` has now are done. */
 clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to) CLB_MUST_CHECK;
 
-/* Enqueue a rectangular transfer between a device matrix and a host matrix of the same size; does
- * not block. */
+/* Enqueue a transfer between a device matrix and a host matrix of the same size; does not block. */
 clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                           const void *host, size_t ld, clb_event *event) CLB_MUST_CHECK;
 clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, clb_event *event) CLB_MUST_CHECK;
 
-/* ---- theirs alone: what transfer_queue.c and gathered.c use of each other ----
- */
+/* ---- what transfer_queue.c and gathered.c use of each other ---- */
 
 /* A piece's transfer, the last one in its direction that begins no later, and its rectangle. */
 struct clb_transfer *clb_transfer_of(const struct clb_transfer_queue *transfers, bool down,
                                      size_t piece, struct clb_rect *rect);
-/* Wake so many of the threads that wait for this; all with SIZE_MAX. With the lock held, or a
- * thread that has just seen that nobody was woken would sleep all the same. */
+/* Wake so many of the threads that wait for this; all with SIZE_MAX. Hold the lock, or a thread
+ * that has just seen nothing to do would sleep all the same. */
 void clb_transfer_queue_wake(struct clb_transfer_queue *transfers, pthread_cond_t *condition,
                              size_t threads);
 /* Record the first failure and wake all threads; with the lock held. */
@@ -288,11 +281,11 @@ void clb_gathered_copy(struct clb_transfer_queue *transfers, size_t piece);
 /* Enqueue the download of all pieces of a transfer: this and the following, the calling thread. */
 clb_status clb_gathered_ask(struct clb_transfer_queue *transfers,
                             const struct clb_transfer *transfer) CLB_MUST_CHECK;
-/* With the lock held, which they give up meanwhile. Enqueue the next pieces that have been copied,
- * as far as they are of one transfer; false when there are none. */
+/* With the lock held, which they give up meanwhile. Enqueue the next pieces of one transfer that
+ * have been copied; false when there are none. */
 bool clb_gathered_send(struct clb_transfer_queue *transfers);
-/* Hand out the oldest download piece that has been enqueued, when it has arrived or after waiting
- * for it; false when there is none. */
+/* Hand out the oldest enqueued download piece when it has arrived, or after waiting for it; false
+ * when there is none. */
 bool clb_gathered_receive(struct clb_transfer_queue *transfers, bool waits);
 /* Do what is there to do; where that is nothing, copy a piece, or wait for a download if that is
  * what the thread needs. False when there is nothing of these either. */
