@@ -12,7 +12,7 @@ jobs=$(nproc)
 # name | file | sed command | tests
 mutants='
 wrong-ld           | src/engine/device_blas/update.c             | s/\.ld = x->ld,/.ld = x->ld + 1,/                                | testing/unit/getrf testing/unit/potrf
-dropped-wait       | src/engine/transfer/transfer_queue.c  | s/cl_uint waits = transfer->before != NULL;/cl_uint waits = 0;/ | testing/unit/reorder
+dropped-wait       | src/engine/transfer/transfer_queue.c  | s/slot, transfer->before, event)/slot, NULL, event)/ | testing/unit/reorder
 block-edge         | src/engine/gemm/unified.c             | s/rect\.cols = clb_min(plan->tile\[1\], problem->n - rect\.col);/rect.cols = clb_min(plan->tile[1], problem->n - rect.col) - (plan->tile[1] > problem->n - rect.col);/ | testing/unit/gemm testing/unit/level3
 beta-ignored       | src/blas/merge.t.h             | s/c\[i\] = alpha \* p\[i\] + beta \* c\[i\];/c[i] = alpha * p[i] + c[i];/ | testing/unit/gemm testing/unit/level3
 info-off-by-one    | src/engine/lapack/getrf.c             | s/result->info = k + info;/result->info = k + info - 1;/ | testing/unit/getrf
