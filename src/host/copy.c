@@ -1,8 +1,6 @@
 /* Non-temporal copies of data that will not be read soon: the written cache lines are not fetched
- * first, and no other data is evicted from the cache.
- *
- * The source is prefetched by instructions, because the hardware prefetchers stop at each page and
- * short runs are on a page each: they are copied twice as fast as by memcpy. */
+ * first, and no other data is evicted. The source is prefetched by instructions, because the
+ * hardware prefetchers stop at each page and short runs are on a page each. */
 #include "host.h"
 
 #include <string.h>

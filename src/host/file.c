@@ -14,10 +14,9 @@
 /* Lower ones are the standard descriptors and those that scripts and daemons use by number. */
 #define LOWEST_DESCRIPTOR 10
 
-/* When the program has closed a standard descriptor, the next file that is opened would get its
- * number, and the program's output would go into that file. So while the shim opens a file, closed
- * standard descriptors are held by placeholders, on which reads and writes fail as on a closed
- * descriptor. */
+/* A file that is opened while the program has closed a standard descriptor would get its number,
+ * and the program's output. So closed ones are held meanwhile by placeholders, on which reads and
+ * writes fail as on a closed descriptor. */
 static void hold_standard(bool held[3])
 {
     memset(held, 0, 3 * sizeof *held);

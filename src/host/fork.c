@@ -1,9 +1,5 @@
 /* Forks. A child has only the thread that forked, and finds every lock and every half-made change
- * as the other threads of the parent left them.
- *
- * Nobody has to be told of a fork: it raises the process's generation, and whoever owns a lock, a
- * thread or a count compares the generation with the one in which it was last used
- * (struct clb_mutex does).
+ * as the other threads of the parent left them: see clb_generation and struct clb_mutex.
  *
  * The C library does not take the dynamic linker's lock for a fork. A child that was forked while
  * another thread loaded a library inherits half-made tables: its own dlopen ends the process, or it

@@ -40,8 +40,7 @@ typedef enum clb_status {
     CLB_ERR_STARTING     /* not ready yet, and the calling thread may not wait for it */
 } clb_status;
 
-/* The next step of a function, unless one has failed; and one without which the function returns.
- */
+/* The next step, unless one has failed; and one without which the function returns. */
 #define CLB_THEN(status, step) ((status) = (status) == CLB_OK ? (step) : (status))
 #define CLB_TRY(step)                     \
     do {                                  \
@@ -367,7 +366,6 @@ struct clb_prefault clb_prefault_begin(void *c, size_t bytes, size_t step, size_
                                        size_t mode);
 /* The number of first units that have all pages of the columns before `end`. */
 size_t clb_prefault_units(const struct clb_prefault *prefault, size_t end);
-/* Fault in the pages of one unit. */
 void clb_prefault_unit(const struct clb_prefault *prefault, size_t unit);
 
 #endif

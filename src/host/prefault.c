@@ -1,9 +1,7 @@
-/* Prefaults memory that the program has allocated and not touched. The first write to a page causes
- * a page fault, which takes longer than copying the data: three times in all. Idle threads can have
- * pages allocated beforehand, in batches, and as huge pages where possible.
- *
- * Only whole pages inside a range are prefaulted, and their content does not change. When the
- * system lacks or refuses a request, the pages are allocated by faults. */
+/* Prefaults memory that the program has allocated and not touched, since a page fault takes longer
+ * than copying the page's data. Idle threads can have pages allocated beforehand, in batches, and
+ * as huge pages where possible: only whole pages inside a range, whose content does not change.
+ * When the system lacks or refuses a request, the pages are allocated by faults. */
 #include "host.h"
 
 #include <sys/mman.h>
@@ -16,8 +14,7 @@
 #define SAMPLES   ((size_t)4)
 #define HUGE_PAGE ((uintptr_t)2 << 20)
 
-/* Where the whole units of `unit` bytes inside a range begin, and their bytes; 0: there are none.
- */
+/* Where whole units of `unit` bytes inside a range begin, and their bytes; 0: there are none. */
 static size_t find_inner(const void *begin, size_t bytes, uintptr_t unit, uintptr_t *first)
 {
     const uintptr_t end = ((uintptr_t)begin + bytes) / unit * unit;

@@ -98,13 +98,12 @@ void clb_text_add_double(struct clb_text *text, double value);
 
 /* ---- report_file.c: files that are written when the process ends ---- */
 
-/* Remember the working directory, for a relative name, and the time. Called at the first
- * intercepted call. */
+/* At the first intercepted call: note the working directory, for relative names, and the time. */
 void clb_report_file_note(const char *name);
-/* Write the text, a JSON object, to the file `name`, in which %p stands for the process id; the
- * time becomes the object's first member. A file of ours that was written before this process's
- * first call is replaced; otherwise the process id is appended to the new file's name. `-` is
- * stderr, for any text. A failure is reported by one line that names the variable. */
+/* Write the text, a JSON object, to the file `name`, in which %p stands for the process id, or any
+ * text to stderr (`-`). The time becomes the object's first member. A file of ours of an earlier
+ * run is replaced; otherwise the process id is appended to the new file's name. A failure is
+ * reported by one line that names the variable. */
 void clb_report_file_write(const char *variable, const char *name, const struct clb_text *text);
 
 /* ---- handlers of drivers (signals.c) ---- */

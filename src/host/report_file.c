@@ -1,12 +1,10 @@
 /* Files that a process writes when it ends: its report and its trace.
  *
- * A file begins with the wall time at which it was written, and each process knows the wall time of
- * its first call; a forked child has its parent's. A process whose first call is later than the
- * time in the file replaces it: it belongs to a later run. Otherwise both ran at once, and the
- * process appends its id to the name. It does so, too, where the file isn't one of ours.
- *
- * Files are written under a temporary name and renamed: nobody reads half a report, and of several
- * processes that find the same old file only the one that locks it replaces it. */
+ * A file begins with the wall time at which it was written. A process whose first call (of a forked
+ * child, its parent's) is later replaces it: it belongs to a later run. Otherwise both ran at once,
+ * and the process appends its id to the name; also where the file isn't one of ours. Files are
+ * written under a temporary name and renamed: nobody reads half a report, and of several processes
+ * that find the same old file only the one that locks it replaces it. */
 #include "process.h"
 
 #include <errno.h>

@@ -23,13 +23,11 @@ CLB_INLINE int64_t clb_int(const void *value, bool ilp64)
     return ilp64 ? *(const int64_t *)value : *(const int32_t *)value;
 }
 
-/* An integer passed by value. */
 CLB_INLINE int64_t clb_c_int(int64_t value, bool ilp64)
 {
     return ilp64 ? value : (int32_t)value;
 }
 
-/* Decode TRANS. */
 CLB_INLINE clb_op clb_op_of_letter(char letter)
 {
     const char upper = (char)(letter & 0xdf);

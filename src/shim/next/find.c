@@ -357,7 +357,6 @@ static struct clb_target *add_target(struct clb_next_symbol *symbol, const struc
     return target;
 }
 
-/* The target of the function that was found: the known one, or a new one. */
 static struct clb_target *intern(struct clb_next_symbol *symbol,
                                  const struct library_search *search)
 {

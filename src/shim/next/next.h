@@ -65,16 +65,14 @@ static inline const struct clb_target *clb_next_try(struct clb_next_symbol *symb
     return target != NULL && target->fallback == 0 ? target : NULL;
 }
 
-/* True when the library that has `function` takes 64-bit integers. Its i?amax, named `probe`, is
- * called with an n whose low half is 3 and which is negative as a 64-bit integer. */
+/* Whether the library that has `function` takes 64-bit integers, by its i?amax of that name. */
 bool clb_next_probe_ilp64(void (*function)(void), const char *probe, clb_abi abi);
 
 /* host_blas.c: make the target's library compute with one thread until clb_next_release_threads.
  * False when that is not needed; release must not be called then. Calls may nest and overlap. */
 bool clb_next_hold_threads(const struct clb_target *target);
 void clb_next_release_threads(void);
-/* Called before a call's side is chosen: in a forked child, undoes what the parent's threads have
- * left. */
+/* Called before a call's side is chosen: undo in a forked child what the parent's threads left. */
 extern _Atomic unsigned clb_next_threads_process; /* host_blas.c's alone, and this: */
 void clb_next_forget_holders(void);
 static inline void clb_next_settle_threads(void)
@@ -115,9 +113,8 @@ struct clb_symbol {
 /* One row for each exported name; read by the interface's fast path. */
 extern struct clb_symbol clb_symbols[CLB_SYMBOLS];
 
-/* A decoded call of an exported name: what `call` describes, and how it came. Integers are as the
- * caller passed them. C names may pass row-major matrices, see `layout`: clb_route turns calls of
- * BLAS with them, and copies matrices of LAPACK. */
+/* A decoded call of an exported name, with integers as the caller passed them. Where C names pass
+ * row-major matrices, clb_route turns calls of BLAS and copies matrices of LAPACK. */
 struct clb_entry {
     struct clb_call call;
     struct clb_symbol *symbol;
@@ -181,8 +178,7 @@ static inline const struct clb_target *clb_next_get_target(struct clb_symbol *sy
 /* True when the target of xGEMMTR is xGEMM: the shim computes the routine by products. */
 bool clb_next_is_composed(const struct clb_target *target);
 
-/* find.c: true when the next library's functions of the form of a C name of LAPACK check for NaN.
- */
+/* find.c: whether the next library's LAPACKE of the form of this name checks for NaN. */
 bool clb_next_checks_nan(const struct clb_symbol *symbol, const void *caller);
 
 #endif

@@ -1,9 +1,7 @@
 /* What the next library computes of a call that the device has run: the parts that are missing
- * after a failure, and the best size of a workspace.
- *
- * A part of C of xSYMM, xSYRK, xSYR2K or xGEMMTR is computed by the routine itself where the part
- * has the structure that the routine computes, otherwise by xGEMM. xGEMMTR can also be computed by
- * xGEMM alone, for libraries that lack it. */
+ * after a failure, and the best size of a workspace. A part of C of xSYMM, xSYRK, xSYR2K or xGEMMTR
+ * is computed by the routine itself where the part has the structure that the routine computes,
+ * otherwise by xGEMM; xGEMMTR by xGEMM alone for libraries that lack it. */
 #include "route.h"
 
 void clb_run_give_size(const struct clb_run *run)
@@ -16,7 +14,6 @@ void clb_run_give_size(const struct clb_run *run)
 
 /* ---- results and operands with a structure ---- */
 
-/* A call whose result or operand has a structure. */
 struct structured {
     const struct clb_call *call;
     const struct clb_host_blas *host;

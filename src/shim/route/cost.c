@@ -1,7 +1,5 @@
-/* Predicts the seconds of calls on both sides.
- *
- * What is known are times of square calls, all sizes of which are the same: those of cost.def, and
- * those that were measured on this machine. Between them the logarithms of time and of work are
+/* Known are times of square calls, all sizes of which are the same: those of cost.def, and those
+ * that were measured on this machine. Between them the logarithms of time and of work are
  * interpolated. Another shape takes as long as the square call of the same work, and what it moves
  * beyond that; on a device with memory of its own also what is lost at the edges of kernels' tiles,
  * and what a longer chain of panels takes. The next library is not expected to be slower for a
@@ -366,8 +364,7 @@ static double more_bytes(const struct clb_cost_call *call)
                                      (double)clb_precision_size(call->precision));
 }
 
-/* What a device that has the host's memory takes to copy. Both sides pack the operands of a
- * product. */
+/* Copies by a device that has the host's memory. Both sides pack the operands of a product. */
 static double copy_seconds(const struct clb_cost_call *call)
 {
     const double entries =
@@ -468,8 +465,7 @@ double clb_cost_of_start(const struct clb_cost_machine *machine)
                                                 : OTHER_START;
 }
 
-/* Of the next library's time, where the device's is not known. A CPU device is hardly faster than
- * an optimised library. */
+/* Of the next library's time. A CPU device is hardly faster than an optimised library. */
 #define SAVED_BY_ANY 0.5
 #define SAVED_BY_CPU 0.05
 #define SAVED_PLAIN  0.9

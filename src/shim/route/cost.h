@@ -1,7 +1,5 @@
-/* cost: the seconds that a call takes on the device and in the next library, predicted.
- *
- * Pure functions of the call's shape, of tables of times (cost.def) and of what has been measured
- * on this machine (struct clb_profile). */
+/* cost: predicts the seconds of calls on both sides by pure functions of the call's shape, of
+ * tables of times (cost.def) and of what has been measured on this machine (struct clb_profile). */
 #ifndef CLB_COST_H
 #define CLB_COST_H
 
@@ -18,7 +16,6 @@ static inline bool clb_device_is_cpu(const struct clb_device *device)
 clb_work clb_routine_work(clb_routine routine);
 clb_kind clb_cost_family_of(clb_routine routine);
 
-/* What the costs of a call depend on. */
 struct clb_cost_call {
     clb_kind family;
     clb_precision precision;
@@ -75,18 +72,16 @@ bool clb_cost_has(const struct clb_device *device);
  * start, else from cost.def. Without a device: by starting one that no process has used before. */
 double clb_cost_of_start(const struct clb_cost_machine *machine);
 
-/* Seconds that a call for the device is expected to save: by the prediction, else for products by
- * `rate`, else as a share of the next library's time by the tables. The device may be NULL. `rate`
- * are flops in a second of products in the call's precision, as the helper has measured them on a
- * device with memory of its own; 0: not known. */
+/* Seconds that a call is expected to save on the device, which may be NULL: by the prediction, else
+ * for products by `rate`, else as a share of the next library's time. `rate` are flops in a second
+ * of products in the call's precision, as the helper has measured them; 0: not known. */
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                       const struct clb_prediction *prediction, double rate);
 
 /* The shortest start of the device counts. */
 void clb_cost_measure_start(struct clb_profile *profile, double seconds);
 
-/* Add the duration of a call on a side to those of its class. False: the call says nothing of
- * square ones. */
+/* Add a call's duration to those of its class. False: it says nothing of square calls. */
 bool clb_cost_measure(struct clb_profile *profile, clb_side side,
                       const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                       double seconds);

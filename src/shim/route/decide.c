@@ -1,9 +1,6 @@
-/* decide: which side computes a call.
- *
- * A call passes the gates of the table below in order, and the first one that declines it names the
- * reason. The first gates need no driver; the others need a device. A call like one before is the
- * history's to decide; predict.c has the gates for others, which start the device where that pays
- * and ask what both sides take. */
+/* decide: which side computes a call. It passes the gates of the table below in order; the first
+ * ones need no driver, the others a device. A call like one before is the history's to decide;
+ * predict.c has the gates for others. */
 #include "engine/kernel/kernel.h"
 #include "route.h"
 
@@ -120,8 +117,7 @@ void clb_decide_set_prediction(struct clb_run *run, const struct clb_prediction 
     run->prediction.next *= clb_decide_crowding(&run->next, CLB_SIDE_NEXT, others);
 }
 
-/* The decision for such a call is remembered, and is not to be asked about again. This is before
- * the driver may be entered, so the host's state needs no guard. */
+/* The decision for such a call is remembered, and is not to be asked about again. */
 static bool is_remembered(struct clb_run *run)
 {
     const struct clb_target *target = run->entry->target;
@@ -138,8 +134,7 @@ static bool is_remembered(struct clb_run *run)
     return true;
 }
 
-/* The decision is remembered; the call may be one of those that go to the other side, and others
- * may be beside it. */
+/* The call may be one of those that go to the other side, and others may be beside it. */
 static bool is_for_next_by_history(struct clb_run *run)
 {
     struct clb_prediction alone = run->known.alone;
@@ -216,9 +211,8 @@ static bool has_no_host(struct clb_run *run)
     return !has_all;
 }
 
-/* All reasons to decline a call, in order: the first gate that declines it names the reason, or
- * sets the run's where the table has CLB_REASONS. Of a call that the history knows those of
- * `unknown` are left out. */
+/* The first gate that declines a call names the reason, or sets the run's where the table has
+ * CLB_REASONS. Those of UNKNOWN are not for calls that the history knows. */
 static const struct gate {
     bool (*declines)(struct clb_run *run);
     clb_reason reason;

@@ -8,8 +8,7 @@
 
 /* ---- seconds ---- */
 
-/* The shortest times are seldom reached again: a call of a library with 16 threads takes 1.2 to 1.5
- * times its shortest time, a device's 1.1. */
+/* The shortest times are seldom reached again, least of all by many threads. */
 void clb_time_add(struct clb_time *time, double seconds)
 {
     float sorted[CLB_TIME_RECENT];
@@ -225,7 +224,6 @@ void clb_history_learn_work(const struct clb_history_key *key, double seconds, d
 /* More threads share places, so that fewer calls are counted. */
 enum { PLACES = 128 };
 
-/* A call counts until twice its expected time has passed. */
 #define PATIENCE 2
 
 static struct thread_place {

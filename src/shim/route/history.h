@@ -1,14 +1,11 @@
-/* history: what this process knows of the calls that it has made.
+/* history: what this process knows of the calls that it has made; no file has it.
  *
- * There is an entry for each routine with its sizes, beside a next library with a number of
- * threads. It has the seconds that such a call was predicted to take on either side, those that it
- * has taken, and the decision. So a call that is made again
- *   - is decided without predicting it again,
- *   - goes to the other side now and then, where that is nearly as fast, and to the side that has
- *     proved faster from then on,
- *   - and corrects what is predicted for other sizes of about the same work.
- * Beside it the history knows the calls that other threads are in at the moment, and the declined
- * call that this thread is in. Nothing of it is written to a file. */
+ * An entry for each routine with its sizes, beside a next library with a number of threads, has the
+ * seconds that such a call was predicted to take and has taken on either side, and the decision. So
+ * a call that is made again is decided without predicting it, goes to the other side now and then
+ * where that is nearly as fast, and to the side that has proved faster from then on; and it
+ * corrects what is predicted for other sizes of about the same work. The history also knows the
+ * calls that other threads are in, and the declined call that this thread is in. */
 #ifndef CLB_HISTORY_H
 #define CLB_HISTORY_H
 
@@ -74,9 +71,8 @@ void clb_history_correct(const struct clb_history_key *key, double work,
 /* Remember a decision that follows from the last prediction; NULL: forget it. */
 void clb_history_decide(const struct clb_history_key *key, const struct clb_decision *decision);
 
-/* Takes no lock, needs no guard of the host's state. False: the call must be decided anew, because
- *   - no such call was decided yet, or another one has taken the place, or
- *   - what is predicted for calls of this work has moved by more than 2 % since.
+/* Takes no lock, needs no guard of the host's state. False: decide the call anew, because none was,
+ * another one has taken the place, or what is predicted for this work has moved by more than 2 %.
  * Where calls are timed on both sides (`timed`) and these are close, `asks` says that the call may
  * be one for clb_history_tries: each call for the device, of declined ones the first 6 and then
  * every 32nd, which stands for so many `calls`, and all that take long. */

@@ -12,7 +12,6 @@
 
 #include <stdlib.h>
 
-/* The matrices of a call. */
 struct clb_lapacke {
     struct clb_lapacke_matrix {
         void **at;     /* the pointer in the call */

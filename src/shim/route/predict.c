@@ -1,6 +1,5 @@
-/* predict: which side computes a call that the history does not know, by what both are predicted to
- * take; whether such calls are worth a start of the device; and what calls have taken, for those
- * that come later. */
+/* predict: which side computes a call that the history does not know, by predicted times; whether
+ * such calls are worth a start of the device; and what calls have taken, for later ones. */
 #include "engine/device_blas/device_blas.h"
 #include "engine/ocl/helper.h"
 #include "host/process.h"
@@ -21,7 +20,6 @@ static size_t smallest_of(const struct clb_run *run)
     return clb_routine_work(run->call->routine) == CLB_WORK_REFLECT ? smallest / 2 : smallest;
 }
 
-/* Whether durations are asked for: to decide, for reports, or to learn. */
 static bool wants_prediction(const struct clb_run *run)
 {
     return clb_run_is_auto(run) || clb_calls_are_observed() || clb_decide_learns();
@@ -95,10 +93,9 @@ bool clb_predict_declines(struct clb_run *run)
     return run->reason != CLB_REASONS;
 }
 
-/* A call that the device loses without competition it loses beside other calls, too: these cost it
- * as much there as in the next library at least (clb_history_crowding). So only the decision
- * without other calls is remembered. What a start would save must be added up, so that a call that
- * is for the device is remembered only when the device is there. */
+/* A call that the device loses without competition it loses beside other calls, too
+ * (clb_history_crowding): only the decision without these is remembered. What a start would save
+ * must be added up, so a call for the device is remembered only when the device is there. */
 void clb_predict_remember(struct clb_run *run, clb_reason reason)
 {
     struct clb_decision decision = {.alone = run->alone, .for_device = reason == CLB_REASONS};
@@ -143,8 +140,7 @@ static bool start_pays(const struct clb_device *device, const struct clb_run *ru
     return pays;
 }
 
-/* Calls that are not for the device that is expected, as another process has seen it, don't start
- * it. */
+/* Calls that are not for the device, as another process has seen it, don't start it. */
 static clb_reason decide_by_expected(struct clb_run *run, const struct clb_device *expected)
 {
     bool by_times;
@@ -158,8 +154,7 @@ static clb_reason decide_by_expected(struct clb_run *run, const struct clb_devic
     return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
 }
 
-/* Where the device is not started; the device that is expected is NULL where no process has used
- * one before. */
+/* The device that is expected is NULL where no process has used one before. */
 bool clb_predict_declines_start(struct clb_run *run)
 {
     const struct clb_device *expected = clb_device_expected();

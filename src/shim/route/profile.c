@@ -1,6 +1,4 @@
-/* Profiles: records of times.
- *
- * The record's text has a line for each time (side, family, precision, class, nanoseconds, number
+/* The record's text has a line for each time (side, family, precision, class, nanoseconds, number
  * of calls) and one for the device's start. The cache folder is locked while one is replaced. */
 #include "engine/ocl/helper.h"
 #include "profile.h"

@@ -1,14 +1,12 @@
-/* profile: what calls have taken on this machine, in a record in the cache folder for each
- * device beside each next library with a number of threads.
- *
- * A profile is read when the first call asks for its prediction, and changes in this process alone
- * unless CLBLAS_SHIM_LEARN=1: then it is written when the process ends. */
+/* profile: what calls have taken on this machine, in a record in the cache folder for each device
+ * beside each next library with a number of threads. It is read when the first call asks for its
+ * prediction, and changes in this process alone unless CLBLAS_SHIM_LEARN=1: then it is written when
+ * the process ends. */
 #ifndef CLB_PROFILE_H
 #define CLB_PROFILE_H
 
 #include "cost.h"
 
-/* The prediction for a call, from the owner's profile and the tables. */
 struct clb_prediction clb_profile_predict(const struct clb_cost_machine *owner,
                                           const struct clb_cost_call *call);
 
@@ -27,8 +25,7 @@ void clb_profile_learn_start(const struct clb_cost_machine *owner, double second
 void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds);
 
-/* Write what this process has learnt; what other processes have written meanwhile is kept. Called
- * at the end of a process. */
+/* At a process's end: write what it has learnt; what others have written meanwhile is kept. */
 void clb_profile_write(void);
 
 /* ---- for tests ---- */

@@ -11,7 +11,6 @@
 
 enum { BITS = 9, CLASSES = 48 };
 
-/* Of declined calls the first 6 are asked about again, then every 32nd; a long one always. */
 enum { FIRST_CALLS = 6, ASKED_EVERY = 32 };
 
 static struct clb_history_entry entries[1 << BITS];

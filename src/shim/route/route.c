@@ -62,7 +62,6 @@ static double longest_standstill(const struct clb_run *run)
     return fmax(30, 100 * run->variant->flop_seconds * run->flops);
 }
 
-/* By powers of two of the edge. */
 static int size_class_of(double work)
 {
     int exponent = 0;
@@ -71,8 +70,7 @@ static int size_class_of(double work)
     return edge < CLB_VERIFY_CLASSES ? edge : CLB_VERIFY_CLASSES - 1;
 }
 
-/* What must be ready before the family runs the call: by-rows matrices, copies to verify. Results
- * of a routine and a size whose first use has passed are not verified again. */
+/* Results of a routine and a size whose first use has passed are not verified again. */
 static clb_reason prepare_run(struct clb_run *run)
 {
     const double share = clb_config_get()->verify;
@@ -110,7 +108,6 @@ static clb_reason run_family(struct clb_run *run)
     return reason_of_run(run);
 }
 
-/* The call is for the device: run and time it there. */
 static clb_reason run_and_learn(struct clb_run *run)
 {
     const bool learns = clb_run_is_learnt(run);
@@ -212,7 +209,6 @@ static bool finish(struct clb_run *run)
     return true;
 }
 
-/* Set what the decision needs of the call: its sizes and its work. */
 static void describe(struct clb_run *run)
 {
     struct clb_call *call = run->call;

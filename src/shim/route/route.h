@@ -1,8 +1,6 @@
-/* route: decides where a call is computed. Recursion guard, policy, outcome, recovery, statistics.
- *
- * A call is *declined* (the interface then calls the next library with the original arguments), or
- * it has been computed: on the device, or recovered by the next library after the device failed.
- * First what other folders see, then what the files of this one know of a call on its way. */
+/* route: decides where a call is computed. A call is *declined* (the interface then calls the next
+ * library with the original arguments), or it has been computed: on the device, or recovered by the
+ * next library after the device failed. */
 #ifndef CLB_ROUTE_H
 #define CLB_ROUTE_H
 
@@ -36,12 +34,10 @@ typedef enum clb_reason {
 
 const char *clb_reason_name(clb_reason reason);
 
-/* Called by the interface with a decoded call whose symbol, target, caller and width are set; a
- * wrong option is noted in it. Its routine, kind and precision are set here. `host` has the next
- * library's functions, or is NULL: those of the call's naming scheme.
- *
- * True: the call has been computed. False: it is declined; call the next library, and then
- * clb_next_end where the call is `timed`. */
+/* Called with a decoded call that has its symbol, target, caller, width and a wrong option; its
+ * routine, kind and precision are set here. `host` has the next library's functions, or is NULL:
+ * those of the call's naming scheme. True: the call has been computed. False: it is declined; call
+ * the next library, and then clb_next_end where the call is `timed`. */
 bool clb_route(struct clb_entry *entry, struct clb_host_blas *host);
 /* lapacke.c: the same for a C name of LAPACK. */
 bool clb_route_lapacke(struct clb_entry *entry, struct clb_host_blas *host);
@@ -53,23 +49,19 @@ void clb_route_end_declined(void);
  * are kept meanwhile, so nothing leaks when the next library's xerbla_ jumps out of the call. */
 void clb_next_end(const struct clb_entry *entry, double begin);
 
-/* complete.c: compute a declined call of xGEMMTR by the next library's xGEMM, and return 0. When
- * an argument is wrong, return the position of the first such argument in Fortran's list. */
+/* complete.c: compute a declined call of xGEMMTR by the next library's xGEMM. Returns 0, or the
+ * position of the first wrong argument in Fortran's list. */
 int clb_route_compose_gemmtr(struct clb_entry *entry, struct clb_host_blas *host);
 
 /* threshold.c: read the configuration and set every symbol's min_work; idempotent. */
 void clb_route_configure(void);
 
-/* stats.c: the report as JSON, in the format that docs/report.md defines, and as a table to be
- * read. */
+/* stats.c: the report as JSON (docs/report.md), and as a table to be read. */
 struct clb_text;
 void clb_stats_format_json(struct clb_text *text);
 void clb_stats_format_table(struct clb_text *text);
 
-/* ---- one call on its way ----
- *
- * What is the same for all calls is in route.c; a family of routines (level3.c, factor.c, solve.c)
- * says how they are computed on the device and completed by the next library. */
+/* ---- one call on its way: route.c for all; level3.c, factor.c, solve.c by families ---- */
 
 struct clb_device;
 struct clb_gemm_variant;
@@ -139,8 +131,7 @@ void clb_run_take_progress(struct clb_run *run, clb_status status);
  * missing part, or all when nothing was written; of xGESV and xPOSV parts of the solution. */
 bool clb_run_complete_parts(struct clb_run *run, clb_status status);
 
-/* Where the caller has passed a workspace for a call that has been computed: its first element
- * becomes the best size, as the next library says to a query. */
+/* The first element of the caller's workspace, if any, becomes the best size that a query says. */
 void clb_run_give_size(const struct clb_run *run);
 
 /* ---- decide.c ---- */
@@ -155,8 +146,7 @@ clb_reason clb_decide_on_device(struct clb_run *run);
 bool clb_run_is_query(const struct clb_run *run);
 /* Whether it is a query for a workspace's size, or has a wrong argument. */
 bool clb_run_computes_nothing(const struct clb_run *run);
-/* Whether both sides' durations are known. False also for calls that were declined before they were
- * asked about. */
+/* Whether both sides' durations were asked about and are known. */
 bool clb_run_is_predicted(const struct clb_run *run);
 /* True where the device is used at once and whatever it costs, as the user has asked for. */
 bool clb_starts_at_once(void);
@@ -184,9 +174,8 @@ void clb_decide_set_prediction(struct clb_run *run, const struct clb_prediction 
 /* The call may be one of those that go to the other side, to be timed there. */
 void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone);
 
-/* The gates for calls that the history doesn't know. A device that is not started yet is not worth
- * starting for this call; by what both sides take the call is one for the next library; kernels of
- * a call that starts the device are not ready. The reason is the run's. */
+/* Gates for calls that the history doesn't know: the device is not worth a start; the next library
+ * is faster; kernels are not ready yet. The reason is the run's. */
 bool clb_predict_declines_start(struct clb_run *run);
 bool clb_predict_declines(struct clb_run *run);
 bool clb_predict_has_no_kernels(struct clb_run *run);
@@ -241,9 +230,9 @@ static inline bool clb_run_is_lapacke(const struct clb_run *run)
     return run->entry->lapacke != NULL;
 }
 
-/* decode: note the matrices, before the checks. open: called before the call is run; returns
- * CLB_REASONS, or the reason to decline the call. close: frees the copies; with `computed`, first
- * stores the results in the caller's matrices. */
+/* decode: note the matrices, before the checks. open: before the call runs; CLB_REASONS, or why
+ * it is declined. close: free the copies, with `computed` after storing the results in the
+ * caller's. */
 void clb_lapacke_decode(struct clb_run *run);
 clb_reason clb_lapacke_open(struct clb_run *run);
 void clb_lapacke_close(struct clb_run *run, bool computed);
@@ -254,11 +243,10 @@ void clb_lapacke_close(struct clb_run *run, bool computed);
 enum { CLB_VERIFY_CLASSES = 16 };
 extern atomic_bool clb_verify_passed[CLB_ROUTINES][CLB_VERIFY_CLASSES];
 
-/* begin: called before `run` where the configuration asks for verification; where the call is to be
- * verified, copies what it overwrites. Returns CLB_REASONS, or the reason to decline the call. The
- * others are for a call that is to be verified. end: called after `complete`; false when the result
- * is wrong: then the matrices of the call are as they were, the device is quarantined, and the call
- * must be declined. free: frees the copies. */
+/* begin: before `run`, where verification is wanted: copies what a call to be verified overwrites.
+ * Returns CLB_REASONS, or why the call is declined. end: after `complete`; false when the result
+ * is wrong: the matrices are as they were, the device is quarantined, and the call must be
+ * declined. */
 clb_reason clb_verify_begin(struct clb_run *run);
 bool clb_verify_end(struct clb_run *run);
 void clb_verify_free(struct clb_run *run);
@@ -267,12 +255,10 @@ extern _Atomic long clb_verified_calls; /* for tests */
 
 /* ---- stats.c ---- */
 
-/* Calls are to be counted and timed, for a report or to learn. Constant once clb_route_configure
- * has run. */
+/* Calls are counted and timed, for a report or to learn. Constant after clb_route_configure. */
 extern bool clb_stats_wanted;
 void clb_stats_configure(void);
 
-/* Whether calls are counted or logged. */
 static inline bool clb_calls_are_observed(void)
 {
     return clb_stats_wanted || clb_log_wanted(CLB_LOG_DEBUG);

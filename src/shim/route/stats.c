@@ -411,10 +411,9 @@ static bool is_inherited(void)
     return found;
 }
 
-/* A user who asks for a table is told when it is empty, also when no call has reached the library
- * and the configuration was never read. Only the program that was started with the variable says
- * so. Its children are silent: they have inherited the variable, and their stderr may be used for
- * other messages. */
+/* A user who asks for a table is told when it is empty, also when the configuration was never read.
+ * Only the program that was started with the variable says so: children inherit it, and their
+ * stderr may be used for other messages. */
 static bool must_say_nothing_came(void)
 {
     return clb_config_asks_for_table() && clb_generation() == 0 && !is_inherited();

@@ -28,8 +28,7 @@ static const char *routine_name(size_t index)
     return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
 }
 
-/* The threshold on the work of a routine: +inf in mode `off`, 0 in `always`, negative when the
- * tuning tables decide. */
+/* Negative when the tuning tables decide. */
 static double work_threshold(const char *routine)
 {
     double edge;
