@@ -77,7 +77,7 @@ static clb_status remember(const struct dense_check *check)
     return CLB_OK;
 }
 
-/* A launch whose groups wait for each other in vain fails, so of panels a failure of OpenCL means
+/* Groups that wait for each other in vain fail their launch: of panels a failure of OpenCL means
  * that the device can't factor them. */
 static clb_status run_check(void *argument)
 {
@@ -108,9 +108,8 @@ static clb_status solve(struct dense_check *check, const struct clb_trial *trial
     return status == CLB_OK ? clb_dmat_solve(check->workspace, &triangle, &b) : status;
 }
 
-/* Systems of up to one block and a bit, so that all kernels and the product between blocks are
- * used: A^H*X = B with A lower triangular, which reverses, transposes and conjugates, and X*A = B.
- */
+/* Systems of up to one block and a bit, for all kernels and the product between blocks: A^H*X = B
+ * with A lower triangular, which reverses, transposes and conjugates, and X*A = B. */
 static clb_status solve_random(struct dense_check *check, bool right, size_t n, size_t rhs)
 {
     static const struct clb_trial_numbers numbers = {
@@ -124,8 +123,8 @@ static clb_status solve_random(struct dense_check *check, bool right, size_t n, 
     return try_call(check, call, &numbers, solve);
 }
 
-/* Matrices of n rows in one: A, B, B with the rows reversed, that permuted back, the trapezoid of
- * B, and A's upper triangle. */
+/* Matrices of n rows in one: A, B, B with the rows reversed, that restored, B's trapezoid, A's
+ * upper triangle. */
 enum copies { OF_A, OF_B, REVERSED, RESTORED, TRAPEZOID, UPPER, COPIES };
 
 static clb_status make_copies(struct clb_workspace *workspace, const struct clb_dmat x[COPIES])
@@ -149,8 +148,7 @@ static clb_status make_copies(struct clb_workspace *workspace, const struct clb_
     return status == CLB_OK ? clb_dmat_triangle_copy(workspace, &x[OF_A], &x[UPPER], true) : status;
 }
 
-/* Whether each element of copy `c` is the one that it is a copy of, or the zero or one in its
- * place. */
+/* Whether each element of copy `c` is what it is a copy of, or the zero or one in its place. */
 static bool copy_is_right(clb_precision precision, const void *data,
                           const struct clb_dmat x[COPIES], enum copies c)
 {
@@ -208,8 +206,8 @@ static clb_status check_systems(void *context, struct clb_check_size size)
     return status == CLB_OK ? check_copies(check->workspace, size.m, size.n) : status;
 }
 
-/* Orders around those of a vector, a sub-block and a block; numbers of right-hand sides around that
- * of a tile, which is 8 to 32. */
+/* Orders around those of a vector, a sub-block and a block, and right-hand sides around a tile (8
+ * to 32). */
 #define MOST_RHS ((size_t)33)
 
 static clb_status check_all_systems(struct dense_check *check)
@@ -270,8 +268,7 @@ static clb_status factor_random(void *context, struct clb_check_size size)
     return status;
 }
 
-/* The largest size has several groups if the device can, several strips and blocks, and no even
- * extents. */
+/* The largest panel: several groups if the device can, strips and blocks, no even extents. */
 static struct clb_check_size largest_panel(const struct clb_getf2 *like)
 {
     return (struct clb_check_size){like->most_groups > 1 ? 2 * like->group + like->group / 3

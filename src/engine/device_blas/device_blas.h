@@ -8,9 +8,8 @@
 
 #include "engine/kernel/kernel.h"
 
-/* A leading dimension for `rows` rows in the shim's own memory: whole cache lines, and not a
- * multiple of a large power of two, with which the columns of a tile would compete for few sets of
- * a cache. */
+/* A leading dimension for `rows` rows: whole cache lines, and not a multiple of a large power of
+ * two, with which the columns of a tile would compete for few sets of a cache. */
 size_t clb_dmat_ld(size_t rows, size_t element);
 
 /* ---- workspace.c ---- */
@@ -20,9 +19,8 @@ size_t clb_dmat_ld(size_t rows, size_t element);
 /* The largest diagonal block of a triangle. */
 #define CLB_MAX_BLOCK ((size_t)256)
 
-/* The largest sizes that a run will use: m, n and k of an update C -= op(A)*op(B), rows of C in
- * updates that keep the packed A, order of a triangle; and m, n and k of updates of another shape,
- * 0 where there are none. */
+/* The largest sizes of a run: m, n and k of an update C -= op(A)*op(B), rows of C in updates that
+ * keep the packed A, order of a triangle; m, n and k of updates of another shape, or 0. */
 struct clb_workspace_limits {
     size_t m, n, k, kept_m, triangle;
     size_t other_m, other_n, other_k;
@@ -39,16 +37,16 @@ struct clb_workspace {
     bool direct;                /* B may be read unpacked */
     struct clb_queue_set *queue_set;
     struct clb_queue *queue; /* queue_set's queue for kernels */
-    /* The next small_launches GEMM launches have at most most_tiles tiles each, so that they leave
-     * part of the device to another queue. */
+    /* The next small_launches GEMM launches have at most most_tiles tiles each, to leave part of
+     * the device to another queue. */
     size_t small_launches, most_tiles;
     struct clb_buffer *packed_a, *packed_b, *kept_a, *triangles, *moves, *moves_host;
     struct clb_buffer *parts; /* for clb_product, or NULL */
 };
 
 /* The first call builds and checks the kernels; clb_workspace_prepare does nothing else, for
- * callers that must know early whether to decline. CLB_ERR_UNSUPPORTED: they don't build or compute
- * wrong results. On failure nothing is held. The third is for the checks. */
+ * callers that must know early whether to decline. CLB_ERR_UNSUPPORTED: they don't work. On failure
+ * nothing is held. The third is for the checks. */
 clb_status clb_workspace_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
@@ -82,15 +80,15 @@ struct clb_move {
     cl_uint to, from;
 };
 
-/* Send the first `count` moves in workspace->moves_host, where the caller may write new ones only
- * when this transfer is complete; apply them to the rows of x; copy x to y and apply them. */
+/* Send the first `count` moves in workspace->moves_host, which may be overwritten when this
+ * transfer is complete; apply them to the rows of x; copy x to y and apply them. */
 clb_status clb_dmat_send_moves(struct clb_workspace *workspace, size_t count) CLB_MUST_CHECK;
 clb_status clb_dmat_move(struct clb_workspace *workspace, const struct clb_dmat *x,
                          size_t count) CLB_MUST_CHECK;
 clb_status clb_dmat_move_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
                               const struct clb_dmat *y, size_t count) CLB_MUST_CHECK;
-/* Apply moves that are in a buffer on the device, from number `first` on. The `gap` columns that
- * follow the first `before` columns of x are left out and are not counted in x->cols. */
+/* Apply moves that are on the device, from number `first` on. The `gap` columns of x behind the
+ * first `before` are left out and not counted in x->cols. */
 struct clb_moves {
     cl_mem mem;
     size_t first, count;
@@ -102,8 +100,8 @@ clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dm
 clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dmat *x,
                             const struct clb_dmat *y, cl_mem order) CLB_MUST_CHECK;
 
-/* In larfb.c: y = the unit lower trapezoid of x, as large as y: zeros above the diagonal, ones on
- * it, and below it the elements of x with `below`, else zeros. x and y don't overlap. */
+/* In larfb.c: y = the unit lower trapezoid of x, with zeros instead of x's elements without
+ * `below`. x and y don't overlap. */
 clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
                               const struct clb_dmat *y, bool below) CLB_MUST_CHECK;
 /* y = one triangle of the square x, with zeros in the other. x and y don't overlap. */
@@ -144,12 +142,11 @@ clb_status clb_workspace_pack(const struct clb_workspace *workspace, const struc
                               cl_ulong offset) CLB_MUST_CHECK;
 
 /* The most products that may be summed before they are subtracted from right-hand sides of a system
- * of order n; 0: any number. It limits rounding errors where that matters, see update.c. */
+ * of order n; 0: any number. See update.c. */
 size_t clb_dmat_sum_depth(const struct clb_workspace *workspace, size_t n);
 
-/* op(A)*X = B or X*op(A) = B; X overwrites B. `short_sums` limits the sums of products by
- * clb_dmat_sum_depth: for right-hand sides, where the residual AX - B is to be as small as the
- * reference's. */
+/* op(A)*X = B or X*op(A) = B; X overwrites B. `short_sums` limits sums by clb_dmat_sum_depth, where
+ * the residual AX - B is to be as small as the reference's. */
 struct clb_dmat_triangle {
     struct clb_dmat a;
     bool right, upper, unit, short_sums;
@@ -181,11 +178,10 @@ struct clb_getf2 {
     cl_uint tag;        /* of the last launch; marks words in `exchange` as new */
 };
 
-/* Prepare to factor panels of one matrix, which has `rows` rows and `cols` columns that get a
- * pivot, on the workspace's device. CLB_ERR_UNSUPPORTED when the device can't, or when it computed
- * a test panel wrongly. The workspace must be open for updates of `rows` rows by as many columns
- * and depths as the widest panel has, and for CLB_MAX_BLOCK rows of a triangle. On failure nothing
- * is held. */
+/* Prepare to factor panels of a matrix of `rows` rows and `cols` columns with a pivot.
+ * CLB_ERR_UNSUPPORTED when the device can't, or computed a test panel wrongly. The workspace must
+ * be open for updates of `rows` rows by as many columns and depths as the widest panel has, and for
+ * CLB_MAX_BLOCK rows of a triangle. On failure nothing is held. */
 clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                           size_t cols) CLB_MUST_CHECK;
 /* `idle`: no enqueued command is still running. */
@@ -195,10 +191,9 @@ void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, b
 clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                              size_t cols) CLB_MUST_CHECK;
 
-/* Enqueue on the workspace's queue the factorisation of the panel of x that begins at (first,
- * first), in place (LAPACK xGETRF). Rows of its `width` columns are interchanged, those of no
- * others. Panels must come from left to right, each once. Overwrites the first CLB_MAX_BLOCK rows
- * of the workspace's triangles. */
+/* Enqueue the factorisation in place of the panel of x that begins at (first, first) (LAPACK
+ * xGETRF). Rows of its `width` columns only are interchanged. Panels must come from left to right,
+ * each once. Overwrites the first CLB_MAX_BLOCK rows of the workspace's triangles. */
 clb_status clb_getf2_enqueue(struct clb_getf2 *panel, struct clb_workspace *workspace,
                              const struct clb_dmat *x, size_t first, size_t width) CLB_MUST_CHECK;
 
@@ -206,15 +201,15 @@ clb_status clb_getf2_enqueue(struct clb_getf2 *panel, struct clb_workspace *work
 struct clb_moves clb_getf2_moves(const struct clb_getf2 *panel, size_t first, size_t width);
 
 /* Wait for the panels, and read the pivots of columns [first, first + count), 1-based and counted
- * from the first row of x. *info is 0 or the first column (1-based) of all panels so far whose
- * pivot is zero. */
+ * from the first row of x; *info: 0, or the first column (1-based) of all so far whose pivot is
+ * 0. */
 clb_status clb_getf2_read(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t first,
                           size_t count, int64_t *ipiv, size_t *info) CLB_MUST_CHECK;
 
 /* ---- programs.c ---- */
 
-/* Begin a workspace or a panel: what is the same for all of a variant, programs and the sizes that
- * are compiled into them. */
+/* Begin a workspace or a panel: programs and the sizes compiled into them, the same for a
+ * variant. */
 clb_status clb_workspace_choose(struct clb_workspace *workspace, struct clb_runtime *runtime,
                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_getf2_choose(struct clb_getf2 *panel,

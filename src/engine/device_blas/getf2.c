@@ -24,8 +24,8 @@ static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
     return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;
 }
 
-/* Fill a buffer with zeros. In `exchange` no word may have a tag of this run; moves that a failed
- * launch has not made are those of row 0 to itself. */
+/* Fill a buffer with zeros: in `exchange` no word may have a tag of this run; moves that a failed
+ * launch has not made are then those of row 0 to itself. */
 static clb_status clear(struct clb_workspace *workspace, const struct clb_buffer *buffer,
                         size_t bytes)
 {
@@ -37,8 +37,7 @@ static clb_status clear(struct clb_workspace *workspace, const struct clb_buffer
     return status;
 }
 
-/* The number of moves that precede those of whole panels, which have two for each column: the moves
- * of a strip and of a block. */
+/* The moves of a strip and of a block, which precede those of whole panels, two for each column. */
 static size_t moves_before(const struct clb_getf2 *panel)
 {
     return 2 * (panel->width + panel->block);
@@ -156,8 +155,7 @@ static clb_status factor_strip(const struct getf2_work *work, size_t k, size_t w
                       CLB_ARG(block_width), CLB_ARG(first), CLB_ARG(panel_width), local));
 }
 
-/* Apply the strip's interchanges to the other columns of its block, and solve in those on its
- * right. */
+/* The strip's interchanges in its block's other columns, and the solve in those on its right. */
 static clb_status getf2_follow_strip(const struct getf2_work *work, size_t k, size_t width)
 {
     const struct clb_dmat *x = work->x;
@@ -210,8 +208,8 @@ static clb_status do_strips(const struct getf2_work *work, struct clb_order orde
     return status;
 }
 
-/* The block's step on the other columns of the panel: interchanges in all, a solve and an update in
- * those on its right. */
+/* The block's step on the panel's other columns: interchanges, on its right a solve and an
+ * update. */
 static clb_status follow_block(const struct getf2_work *work)
 {
     const struct clb_dmat *x = work->x;
@@ -266,8 +264,7 @@ static clb_status do_in_turn(struct getf2_work *work)
     const struct clb_order order = {.after = waits ? strips.last_strip : NULL, .event = &event};
     clb_status status = do_blocks(work, order);
     CLB_THEN(status, clb_queue_flush(work->workspace->queue));
-    /* The next panel can't wait for these strips by an event, so they must have ended before the
-     * lock is released. */
+    /* The next panel can't wait for these strips by an event, so they must end under the lock. */
     if (status != CLB_OK && !clb_workspace_finish(work->workspace))
         clb_log(CLB_LOG_WARN, "panels may still be under way");
     if (strips.last_strip != NULL && event != NULL)

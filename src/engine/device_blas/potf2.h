@@ -1,5 +1,5 @@
-/* potf2: small diagonal blocks of Cholesky factored by the device, for devices on which that takes
- * less time than a round trip to the CPU. kernels/potf2.cl has the kernel. */
+/* potf2: small diagonal blocks of Cholesky factored by the device (kernels/potf2.cl), where that
+ * takes less time than a round trip to the CPU. */
 #ifndef CLB_POTF2_H
 #define CLB_POTF2_H
 
@@ -12,21 +12,20 @@ struct clb_potf2 {
     clb_event seen; /* the last copy of the state to the host */
 };
 
-/* Prepare to factor blocks on the workspace's device. CLB_ERR_UNSUPPORTED when that factored a test
- * block wrongly. On failure nothing is held. */
+/* CLB_ERR_UNSUPPORTED when the device factored a test block wrongly. On failure nothing is held. */
 clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspace) CLB_MUST_CHECK;
 /* `idle`: no enqueued command is still running. */
 void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, bool idle);
 
-/* clb_potf2_prepare: the same without the test block. clb_potf2_check (checks.c): factor the test
- * block, once for each precision; see clb_check_once. */
+/* clb_potf2_prepare: the same without the test block; clb_potf2_check: that test
+ * (clb_check_once). */
 clb_status clb_potf2_prepare(struct clb_potf2 *block,
                              struct clb_workspace *workspace) CLB_MUST_CHECK;
 clb_status clb_potf2_check(struct clb_runtime *runtime,
                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* Enqueue the factorisation in place of one triangle of a block of at most `most` rows; the other
- * triangle is neither read nor written. The block begins with column `first` of the matrix. */
+/* Enqueue the factorisation in place of one triangle of a block of at most `most` rows, which
+ * begins with column `first` of the matrix; the other triangle is neither read nor written. */
 clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *workspace,
                             const struct clb_dmat *x, bool upper, size_t first) CLB_MUST_CHECK;
 

@@ -8,9 +8,8 @@
 /* ---- workspaces ---- */
 
 /* Work-items of a group and orders of diagonal blocks. On CPUs a group has one work-item. Elsewhere
- * a tile of right-hand sides and a sub-block of the triangle are in less than 48 KiB of local
- * memory; half as large a block fits in 32 KiB, and smaller devices get the largest block that
- * fits. */
+ * a tile of right-hand sides and a sub-block take less than 48 KiB of local memory; devices with
+ * less get the largest block that fits. */
 #define GROUP       ((size_t)128)
 #define LEAST_GROUP ((size_t)32) /* number of right-hand sides of a tile */
 #define CPU_BLOCK   ((size_t)128)
@@ -20,8 +19,7 @@
 #define GPU_STEP    ((size_t)16)
 #define BLOCK_UNIT  ((size_t)8)
 
-/* Bytes of the local arrays of clb_trsm_solve in kernels/trsm.cl: a block's rows of right-hand
- * sides, and a sub-block. */
+/* Bytes of local arrays of clb_trsm_solve (kernels/trsm.cl): right-hand sides and a sub-block. */
 static uint64_t solve_memory(clb_precision precision, size_t block)
 {
     enum { PITCH = 34 };

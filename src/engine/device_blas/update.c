@@ -3,8 +3,7 @@
 
 /* ---- updates ---- */
 
-/* The part of x from row (of op(A)) or column (of op(B)) i0 and depth p0 on, as a chunk for
- * packing. */
+/* The part of x from row (of op(A)) or column (of op(B)) i0 and depth p0 on, for packing. */
 static struct clb_chunk chunk_of(const struct clb_dmat *x, clb_operand_role role, clb_op op,
                                  size_t i0, size_t p0)
 {
@@ -40,8 +39,7 @@ static cl_mem packed_a(const struct clb_workspace *workspace, const struct clb_d
     return (update->keep != CLB_PACK_ONCE ? workspace->kept_a : workspace->packed_a)->mem;
 }
 
-/* Choose rows and columns of C for one launch, so that each has at most most_tiles tiles and there
- * are as few launches as possible. */
+/* Rows and columns of C for as few launches as possible of at most most_tiles tiles each. */
 static void cut_product(const struct clb_workspace *workspace, size_t m, size_t n, size_t *rows,
                         size_t *cols)
 {
@@ -70,10 +68,9 @@ static struct clb_skip cut_from(const struct clb_dmat_update *update, size_t row
     return cut;
 }
 
-/* Whether in_order is obeyed. On a device with its own memory it is not for real precisions, which
- * sum a block's products first: LU's residual is at most 1.17 times the reference's then (H200, n =
- * 16384), and in_order would cost 2 % (dgetrf, n = 8192). In complex precisions the residual would
- * be 1.3 times the reference's. */
+/* Whether in_order is obeyed: on a device with its own memory only for complex precisions. In real
+ * ones LU's residual is at most 1.17 times the reference's without (H200, n = 16384), and in_order
+ * would cost 2 % (dgetrf, n = 8192). */
 static bool keeps_order(const struct clb_workspace *workspace)
 {
     return workspace->runtime->device.unified ||
@@ -110,8 +107,7 @@ static struct update_way choose_way(const struct clb_workspace *workspace,
 }
 
 /* Multiply one slab of the depth, from p0 on, for the part of C at `part`. The packed columns of B
- * begin with column j0; where B is not packed, it is `b` from there on, and with way->raw A is `a`.
- */
+ * begin with j0; B that is not packed is `b`, and with way->raw A is `a`. */
 static clb_status multiply_part(struct clb_workspace *workspace,
                                 const struct clb_dmat_update *update, const struct update_way *way,
                                 const struct clb_chunk *b, const struct clb_rect *part, size_t j0,
@@ -264,11 +260,10 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
                                               CLB_ARG(br)));
 }
 
-/* Limits for the sums of complex products. The device rounds each of the real products whose sum a
- * complex one is, where the reference rounds their sum. Sums over half the order, whose terms
- * cancel, had 1.3 times the reference's error (AX - B of random systems, n = 300 to 8192, H200,
- * 2026-11). So they are limited to an eighth of the order. The CPU family's kernel makes short sums
- * anyway. */
+/* Limits for the sums of complex products. The device rounds the real products whose sum a complex
+ * one is, the reference that sum. Sums over half the order, whose terms cancel, had 1.3 times its
+ * error (AX - B of random systems, n = 300 to 8192, H200, 2026-11): so the limit is an eighth. The
+ * CPU family's kernel makes short sums anyway. */
 #define SUM_MIN   ((size_t)64)
 #define SUM_SHARE ((size_t)8)
 

@@ -1,5 +1,4 @@
-/* The workspace of a run on device matrices: a queue and memory; and what moves rows and copies
- * matrices (kernels/laswp.cl). */
+/* Workspaces: a queue and memory; and the launches that move rows and copy matrices. */
 #include "device_blas.h"
 
 size_t clb_dmat_ld(size_t rows, size_t element)

@@ -12,8 +12,8 @@
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
-/* Whether the sums for right-hand sides are formed otherwise than those for the matrix's columns.
- * For real precisions the order that is used for the matrix is no worse for them. */
+/* Whether the sums for right-hand sides are formed otherwise than the matrix's. For real precisions
+ * that order is no worse for them. */
 static bool has_own_sums(const struct clb_getrf_run *lu)
 {
     return clb_precision_parts(lu->call->precision) > 1;

@@ -24,8 +24,8 @@ struct getrf_discrete {
 
 /* ---- open ---- */
 
-/* The end of the columns from k on, where a panel begins, that get the same row order when they are
- * written back: the panel, or all columns after the last one. */
+/* The end of the columns from k on, where a panel begins, that are written back in the same row
+ * order: the panel, or all columns after the last one. */
 static size_t end_of_order(const struct clb_getrf_run *lu, size_t k, size_t n)
 {
     return k < lu->inner ? k + clb_getrf_width(lu, k) : n;

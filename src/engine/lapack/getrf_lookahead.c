@@ -19,9 +19,9 @@
 
 /* Compute units that updates leave free, in addition to one for each work-group of a panel. */
 #define SPARE_UNITS ((size_t)2)
-/* The number of launches, of one tile per compute unit, that take about as long as a panel. That
- * many launches at the beginning of a step's updates leave units free. Both times are longer for
- * wider panels. (H200, 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
+/* The launches, of one tile per compute unit, that take about as long as a panel, and leave units
+ * free at the beginning of a step's updates. Both times are longer for wider panels. (H200,
+ * 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
 #define SMALL_LAUNCHES ((size_t)48)
 
 /* Pieces that the first panel is uploaded in, because the device waits for them. */
@@ -69,8 +69,7 @@ static clb_status getrf_lookahead_apply(struct getrf_lookahead_run *run,
     return status;
 }
 
-/* Apply the missing steps before `steps` to groups [from, to), all of which have been through the
- * same ones. */
+/* Apply the missing steps before `steps` to groups [from, to), which all miss the same ones. */
 static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace *workspace,
                            size_t from, size_t to, size_t steps, bool *kept)
 {
@@ -94,8 +93,8 @@ static clb_status wait_in(struct clb_queue *queue, const clb_event *event)
     return *event == NULL ? CLB_OK : clb_queue_barrier(queue, *event, NULL);
 }
 
-/* Apply all missing steps to group s and enqueue its factorisation. Returns when the device reaches
- * the factorisation. */
+/* Apply all missing steps to group s, enqueue its factorisation, and wait until the device is
+ * there. */
 static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t s)
 {
     struct clb_workspace *ahead = run->ahead;
@@ -129,8 +128,8 @@ static size_t end_of_same(const struct getrf_lookahead_run *run, size_t from, si
     return end;
 }
 
-/* Apply all steps before `steps` to the groups from `from` on that have arrived, or with `wait` to
- * all. */
+/* Apply all steps before `steps` to the groups from `from` on, with `wait` also where they have not
+ * arrived. */
 static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t from, size_t steps,
                                          bool wait)
 {
@@ -157,8 +156,8 @@ static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t
 
 /* ---- the run ---- */
 
-/* Open the workspace for panels, if look-ahead is wanted. Launches of updates leave some of the
- * device's compute units to it, since all work-groups of a panel must be resident. */
+/* Open the workspace for panels, if look-ahead is wanted. Launches of updates leave compute units
+ * to it, since all work-groups of a panel must be resident. */
 static clb_status open_ahead(struct getrf_lookahead_run *run)
 {
     enum { BY_DEVICE, NO_AHEAD };

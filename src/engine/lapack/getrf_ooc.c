@@ -158,8 +158,7 @@ static clb_status ooc_get_columns(struct ooc_run *ooc, size_t cols, struct clb_d
     return clb_job_matrix(&ooc->lu.run, x);
 }
 
-/* Divide the matrix into blocks of about `width` columns and get all memory, before anything is
- * enqueued. */
+/* Plan blocks of about `width` columns and get all memory, before anything is enqueued. */
 static clb_status ooc_open(struct ooc_run *ooc, size_t width)
 {
     struct clb_getrf_run *lu = &ooc->lu;
@@ -192,8 +191,8 @@ static void ooc_close(struct ooc_run *ooc)
 
 /* ---- panels of earlier blocks ---- */
 
-/* Allow the upload of panel p to its slot when the commands enqueued so far, which use the slot,
- * are done. Waits until the panel is in the copy. */
+/* Allow the upload of panel p to its slot when the commands so far, which use that, are done. Waits
+ * until the panel is in the copy. */
 static clb_status send_panel(struct ooc_run *ooc, const struct ooc_block *block, size_t p,
                              size_t turn)
 {
@@ -216,8 +215,7 @@ static clb_status apply_earlier(struct ooc_run *ooc, const struct ooc_block *blo
     return status;
 }
 
-/* Apply the panels on the block's left. `turn` is the number of panels that went through the slots
- * for earlier blocks. */
+/* Apply the panels on the block's left; `turn`: how many went through the slots before. */
 static clb_status ooc_look_left(struct ooc_run *ooc, const struct ooc_block *block, size_t turn)
 {
     clb_status status = CLB_OK;
@@ -328,8 +326,7 @@ static clb_status run_with_width(const struct clb_getrf_run *unopened, char *hos
     return status;
 }
 
-/* Estimate how many columns fit. Beside the block's memory, about five times that of a panel is
- * needed. */
+/* Estimate how many columns fit. Beside the block about five times a panel's memory is needed. */
 static size_t guess_width(const struct clb_getrf_run *lu)
 {
     size_t column = lu->x.ld * lu->run.element, panel = clb_max(lu->nb, lu->tail);

@@ -65,7 +65,7 @@ clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from, size
 
 /* ---- steps ---- */
 
-/* Strip [j, j + width) of the panel [k, end) has been factored. Apply its step to the rest of the
+/* Strip [j, j + width) of the panel [k, end) has been factored: apply its step to the rest of the
  * panel, and its interchanges to the strips on its left. */
 static clb_status follow_strip(struct clb_getrf_run *lu, size_t k, size_t end, size_t j,
                                size_t width)

@@ -27,8 +27,8 @@ static void *make_identity(clb_precision precision, size_t n, size_t ld)
     return x;
 }
 
-/* Solve Y*U = I and X*L = Y, so that X*L = U^-1. Parts are blocks of rows, starting with row 0. The
- * columns of Y before a part's first row are zero. */
+/* Solve Y*U = I and X*L = Y. Parts are blocks of rows, starting with row 0. The columns of Y before
+ * a part's first row are zero. */
 struct inverting {
     struct clb_solve_triangles triangles; /* first: the context of clb_solve_triangles_work */
     size_t row;

@@ -121,15 +121,14 @@ static const struct clb_dmat *product_factor(const struct inverse_run *inverting
     return squares(inverting) && !inverts(inverting->call) ? &inverting->a : &inverting->x;
 }
 
-/* The matrix with the result. */
 static struct clb_dmat *inverse_result(struct inverse_run *inverting)
 {
     return multiplies(inverting->call) ? &inverting->y : &inverting->x;
 }
 
-/* Unified memory: the device reads the caller's matrix in place. Discrete memory: block columns of
- * the triangle are uploaded, and those of the result downloaded to host memory of the run. A
- * product overwrites the given matrix where that is the device's and not the factor. */
+/* Unified memory: the device reads the caller's matrix in place. Discrete memory: block columns are
+ * uploaded, and those of the result downloaded to host memory of the run. A product overwrites the
+ * given matrix where that is the device's and not the factor. */
 static clb_status open_matrices(struct inverse_run *inverting)
 {
     const struct clb_call *call = inverting->call;
@@ -187,8 +186,8 @@ static struct clb_dmat stored(const struct inverse_run *inverting, const struct 
                                   : clb_dmat_part(x, row, col, rows, cols);
 }
 
-/* The triangle of order m that begins at i, in the order of elimination, which is from the end: n -
- * (i + m) is a multiple of the block. */
+/* The triangle of order m that begins at i, in the order of elimination, from the end: n - (i + m)
+ * is a multiple of the block. */
 static struct clb_dmat_triangle triangle_at(const struct inverse_run *inverting, size_t i, size_t m)
 {
     const struct clb_call *call = inverting->call;
@@ -265,8 +264,8 @@ static struct clb_chunk triangle_chunk(const struct inverse_run *inverting, size
                               .diagonal = (ptrdiff_t)i0 - (ptrdiff_t)p0};
 }
 
-/* Multiply the packed rows of A with columns [j0, j0 + cols) of B = A^H, which are read from them
- * or packed. Rows are those of the triangle, first to end - 1. */
+/* Multiply the packed rows [first, end) of A with columns [j0, j0 + cols) of B = A^H, which are
+ * read from them or packed. */
 static clb_status square_columns_of(struct inverse_run *inverting, size_t p0, size_t depth,
                                     size_t j0, size_t cols, size_t first, size_t end)
 {
@@ -381,9 +380,9 @@ static clb_status inverse_compute(struct inverse_run *inverting)
     return status;
 }
 
-/* Copy the result from host memory to the caller's matrix, by as many threads as are free.
- * CLB_ERR_RANGE: it is not finite, and nothing is written. Of a product the diagonal tells: each
- * entry of the factor is in one of its sums of squares. */
+/* Copy the result from host memory to the caller's matrix. CLB_ERR_RANGE: it is not finite, and
+ * nothing is written. Of a product the diagonal tells: each entry of the factor is in one of its
+ * sums of squares. */
 static clb_status inverse_write(const struct inverse_run *inverting, const void *result, size_t ld)
 {
     const struct clb_call *call = inverting->call;
@@ -401,8 +400,8 @@ static clb_status inverse_write(const struct inverse_run *inverting, const void 
     return CLB_OK;
 }
 
-/* Where memory is unified the view of the caller's matrix is closed first, when all commands that
- * used it have completed. */
+/* Where memory is unified the view of the caller's matrix is closed first, after all its
+ * commands. */
 static clb_status inverse_write_mapped(struct inverse_run *inverting)
 {
     struct clb_job *run = &inverting->run;

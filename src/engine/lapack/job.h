@@ -1,5 +1,4 @@
-/* job: what the runs of all algorithms have in common, for both kinds of memory; and the steps of
- * LU.
+/* job: what the runs of all algorithms have in common, for both kinds of memory; the steps of LU.
  *
  * Unified memory: a matrix is in memory that the CPU can map, and the CPU copies between that and
  * the caller's matrix. Discrete memory: a transfer queue moves the matrix in the order of an array
@@ -25,8 +24,8 @@ struct clb_transfer_queue;
 
 #define CLB_RUN_BUFFERS 8
 
-/* A matrix in the caller's memory; or the memory has its conjugate transpose, which the CPU's
- * copies undo: `lda` is between that one's columns, which are the matrix's rows. */
+/* A matrix in the caller's memory. Where the memory has its adjoint the CPU's copies undo that;
+ * `lda` is between that one's columns, the matrix's rows. */
 struct clb_caller {
     void *a;
     size_t lda, cols;
@@ -59,8 +58,8 @@ struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_var
                           clb_precision precision, struct clb_caller caller);
 clb_status clb_job_open(struct clb_job *run,
                         const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
-/* Get memory that lasts until the run is closed: a buffer; the memory of a matrix whose rows and
- * columns *x has, with a leading dimension unless that is set. */
+/* Get memory that lasts until the run is closed: a buffer; the memory of a matrix of *x's rows and
+ * columns, with a leading dimension unless that is set. */
 clb_status clb_job_buffer(struct clb_job *run, clb_memory_kind kind, size_t bytes,
                           struct clb_buffer **buffer) CLB_MUST_CHECK;
 clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
@@ -73,16 +72,15 @@ void clb_job_close(struct clb_job *run);
 /* ---- unified memory (job_unified.c) ---- */
 
 /* The caller's first matrix for reading by the device: *x, whose rows and columns are set, is in
- * place, or a copy where the memory has its adjoint, or the device can't access it because its
- * columns are too far apart. */
+ * place, or a copy of an adjoint or of columns too far apart for the device. */
 clb_status clb_job_view(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
 
 /* End that access, when all commands that used it have completed. */
 void clb_job_unwrap(struct clb_job *run);
 
-/* Copy the first `cols` columns of the caller's first matrix to x, by the CPU. *rest is that matrix
- * in place, from which the device may copy the others; where it can't, as in clb_job_view, the CPU
- * copies all columns, and rest->mem is NULL. */
+/* Copy the first `cols` columns of the caller's first matrix to x, by the CPU. The device may copy
+ * the others from *rest, that matrix in place; where it can't the CPU copies all, and rest->mem is
+ * NULL. */
 clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t cols,
                            struct clb_dmat *rest) CLB_MUST_CHECK;
 /* Copy x from the caller's first matrix, or `out` to it: all of it or nothing. */
@@ -98,8 +96,7 @@ void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols,
 clb_status clb_job_map(struct clb_job *run, const struct clb_dmat *x, void **mapped) CLB_MUST_CHECK;
 clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x,
                          void *mapped) CLB_MUST_CHECK;
-/* Where the CPU sees x without a map, for what no command that is under way uses; NULL where it
- * does not. */
+/* Where the CPU sees x without a map, if no command under way uses that; else NULL. */
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x);
 
 /* Columns that a thread copies at once; a copy of columns, for clb_workers_share. */
@@ -114,9 +111,9 @@ void clb_copy_columns(void *context, size_t thread, size_t begin, size_t end);
 
 /* ---- discrete memory (job_discrete.c) ---- */
 
-/* Get room for so many transfers, and add one: that of x and a matrix of the same size in host
- * memory; or of x and the caller's columns from number `first` on; or of columns [k, k + width) of
- * a triangle of order x->rows at `host`. All uploads are added before the first download. */
+/* Get room for so many transfers, and add one: of x and a matrix of its size in host memory; or the
+ * caller's columns from `first` on; or columns [k, k + width) of a triangle of order x->rows at
+ * `host`. All uploads are added before the first download. */
 clb_status clb_job_plan(struct clb_job *run, size_t most) CLB_MUST_CHECK;
 struct clb_transfer *clb_job_add(struct clb_job *run, bool down, const struct clb_dmat *x,
                                  const void *host, size_t ld);
@@ -133,13 +130,12 @@ clb_status clb_job_begin(struct clb_job *run) CLB_MUST_CHECK;
 clb_status clb_job_end_transfers(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
 void clb_job_close_transfers(struct clb_job *run);
 
-/* Let the workspace's queue wait for an upload, which has *columns. This and clb_job_begin do
- * nothing where memory is unified. */
+/* Let the workspace's queue wait for an upload, which has *columns; nothing where memory is
+ * unified, as clb_job_begin. */
 clb_status clb_job_await(struct clb_job *run, size_t upload) CLB_MUST_CHECK;
 clb_status clb_job_await_columns(struct clb_job *run, size_t upload,
                                  size_t *columns) CLB_MUST_CHECK;
-/* Let a download begin when the workspace's queue has come here. Downloads are published in order.
- */
+/* Let a download begin when the workspace's queue has come here. Downloads are in order. */
 clb_status clb_job_publish(struct clb_job *run, size_t download) CLB_MUST_CHECK;
 /* The number of columns of the caller's matrix that are written, in either kind of memory. */
 size_t clb_job_written(const struct clb_job *run);
@@ -151,9 +147,9 @@ size_t clb_job_written(const struct clb_job *run);
  *
  * Discrete memory: the CPU factors panels in pinned memory, with look-ahead: step k first updates
  * the columns of the next panel, which is then downloaded, so that the CPU factors it while the
- * device updates the others. Memory for one panel is enough, because the download of the next is
- * enqueued behind work that waits for the upload of the last one. Columns that are still being
- * uploaded get the first step in groups as they arrive. */
+ * device updates the others. One panel's memory is enough: the download of the next is enqueued
+ * behind work that waits for the upload of the last one. Columns that are still being uploaded get
+ * the first step in groups as they arrive. */
 struct clb_panel_work {
     size_t (*width)(const void *context, size_t k);
     /* The CPU factors the panel in a copy or in mapped memory, where row k is first. */
@@ -184,14 +180,13 @@ clb_status clb_panels_run(struct clb_panels *panels) CLB_MUST_CHECK;
 clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k,
                                     size_t width) CLB_MUST_CHECK;
 
-/* The others are for discrete memory (job_discrete.c). Add the uploads of the columns after the
- * first panel, at most CLB_PANELS_UPLOADS: the second panel's, then shares of at least `least`
- * columns. */
+/* The others are for discrete memory (job_discrete.c). Add the uploads behind the first panel, at
+ * most CLB_PANELS_UPLOADS: the second panel's, then shares of at least `least` columns. */
 #define CLB_PANELS_UPLOADS ((size_t)12)
 void clb_panels_add_uploads(struct clb_panels *panels, size_t least);
 
 /* Copy the first panel from the caller's first matrix, or enqueue the download of panel k. Wait for
- * that, have the CPU factor it, and enqueue its upload. */
+ * it, have the CPU factor it, and enqueue its upload. */
 void clb_panels_copy_in(struct clb_panels *panels);
 clb_status clb_panels_fetch(struct clb_panels *panels, size_t k) CLB_MUST_CHECK;
 clb_status clb_panels_factor_pinned(struct clb_panels *panels, size_t k,
@@ -233,9 +228,9 @@ struct clb_getrf_run clb_getrf_run_of(struct clb_runtime *runtime,
                                       const struct clb_call *call, const struct clb_host_blas *next,
                                       struct clb_factors *result);
 
-/* clb_getrf_shape sets the panel widths and the dimensions of x. clb_getrf_open does that too and
- * opens all but the memory of x; the work of its panels, which may be changed then, is
- * clb_getrf_work. clb_getrf_close: after clb_job_end. */
+/* clb_getrf_shape sets the panel widths and the dimensions of x; clb_getrf_open does, too, and
+ * opens all but the memory of x, with clb_getrf_work for its panels, which may be changed then.
+ * clb_getrf_close: after clb_job_end. */
 extern const struct clb_panel_work clb_getrf_work;
 void clb_getrf_shape(struct clb_getrf_run *lu);
 clb_status clb_getrf_open(struct clb_getrf_run *lu) CLB_MUST_CHECK;
@@ -249,8 +244,8 @@ size_t clb_getrf_width(const void *context, size_t k);
 size_t clb_getrf_on_host(const struct clb_host_blas *next, const struct clb_call *call, size_t m,
                          size_t n, void *a, size_t lda, int64_t *ipiv);
 
-/* Whether the device factors the panel of the rows from k on; let it do so, and wait for it; wait
- * for all that it factors, and read the pivots of columns [k, k + width) and info. */
+/* Whether the device factors the panel of the rows from k on; let it; wait for all that it factors,
+ * and read the pivots of columns [k, k + width) and info. */
 bool clb_getrf_is_on_device(const void *context, size_t k);
 clb_status clb_getrf_factor_on_device(void *context, size_t k, size_t width) CLB_MUST_CHECK;
 clb_status clb_getrf_read_pivots(struct clb_getrf_run *lu, size_t k, size_t width) CLB_MUST_CHECK;
@@ -258,32 +253,29 @@ clb_status clb_getrf_read_pivots(struct clb_getrf_run *lu, size_t k, size_t widt
 /* Send the interchanges of columns [k, k + width) to the device as lu->moves. */
 clb_status clb_getrf_prepare(void *context, size_t k, size_t width) CLB_MUST_CHECK;
 
-/* Apply step k to columns [first, first + count). `kept`: an earlier call for this step has packed
- * the panel. */
+/* Apply step k to columns [first, first + count). `kept`: an earlier call has packed the panel. */
 clb_status clb_getrf_apply(void *context, size_t k, size_t width, size_t first, size_t count,
                            bool kept) CLB_MUST_CHECK;
-/* The same on any workspace, without interchanges, and with any panel: `panel` has its rows from k
- * on. */
+/* The same on any workspace, without interchanges; `panel` has the rows from k on of any panel. */
 clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace *workspace,
                             const struct clb_dmat *panel, size_t k, size_t first, size_t count,
                             enum clb_keep keep) CLB_MUST_CHECK;
 
 /* ---- write-back ---- */
 
-/* Set order[i], for each of m rows, to the row that interchanges [first, end) bring to row i. When
- * they are written back the columns of a panel still need those of all later steps. */
+/* Set order[i] of each of m rows to the row that interchanges [first, end) bring there. Columns of
+ * a panel still need those of all later steps when they are written back. */
 void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, cl_uint *order);
 
-/* An order in which each of n rows is in its place; the caller frees it. NULL: no memory. Exchange
- * the rows that pivots [first, end) of an xGETRF name, in turn or backwards: order[i] is the row
- * that comes to row i. */
+/* An order in which each of n rows is in its place; the caller frees it. NULL: no memory. Apply
+ * pivots [first, end) of an xGETRF, in turn or backwards: order[i] is the row that comes to row
+ * i. */
 cl_uint *clb_order_make(size_t n);
 void clb_order_swap(cl_uint *order, const void *ipiv, bool wide, size_t first, size_t end,
                     bool backward);
 
 /* Copy the complete factors from host memory, with the leading dimension of x, to the caller's
- * matrix, and apply the interchanges that columns still lack; by at most `threads` threads.
- * CLB_ERR_NOMEM: nothing is written. */
+ * matrix, with the interchanges that columns still lack. CLB_ERR_NOMEM: nothing is written. */
 clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from,
                                 size_t threads) CLB_MUST_CHECK;
 
@@ -310,15 +302,14 @@ clb_status clb_getrf_solve_rhs(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 /* ---- getrf_lookahead.c: all steps, where the device factors the panels ---- */
 
 /* Add the uploads: one for each panel, then any number for the columns that follow. Run all steps,
- * when the run has begun. CLB_OK: the factors are complete on the device, and the host has the
- * pivots. */
+ * when the run has begun; then the device has the factors, and the host the pivots. */
 void clb_lookahead_add_uploads(struct clb_getrf_run *lu);
 clb_status clb_lookahead_run(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
 /* ---- getrf_ooc.c: matrices larger than the device's memory ---- */
 
-/* clb_getrf_run where the matrix does not fit, one block of columns after the other, into a copy in
- * host memory. CLB_ERR_NOMEM: there is no room for that; nothing was written. */
+/* clb_getrf_run where the matrix does not fit, block by block, into a copy in host memory.
+ * CLB_ERR_NOMEM: there is no room for that; nothing was written. */
 clb_status clb_getrf_run_blocks(const struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
 #endif

@@ -1,7 +1,6 @@
-/* lapack: the interface of this layer to route for everything but products. Triangular systems, LU,
- * Cholesky and QR factorisations and inverses of the caller's matrices, which are in host memory,
- * are computed on the device. A call is valid and not quick (clb_call_is_quick); its work and info
- * are not used. When a function returns no command that uses the caller's memory is outstanding. */
+/* lapack: triangular systems, LU, Cholesky and QR factorisations and inverses of the caller's
+ * matrices, for route. A call is valid and not quick (clb_call_is_quick); its work and info are not
+ * used. When a function returns no command that uses the caller's memory is outstanding. */
 #ifndef CLB_LAPACK_H
 #define CLB_LAPACK_H
 
@@ -12,9 +11,9 @@ struct clb_gemm_variant;
 
 /* ---- results that are written in parts: xTRSM, xGETRS, xPOTRS, xORMQR ---- */
 
-/* The parts of the progress are blocks of columns of B or C, or of rows where A is on the right.
- * They don't depend on each other. On failure the parts that are not marked written are untouched,
- * and the caller must compute them elsewhere, by clb_call_part. The caller frees *progress. */
+/* Parts of the progress are independent blocks of columns of B or C, or of rows where A is on the
+ * right. On failure those not marked written are untouched, and the caller must compute them
+ * elsewhere, by clb_call_part. The caller frees *progress. */
 typedef clb_status clb_parts_run(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant,
                                  const struct clb_call *call, struct clb_gemm_progress *progress);
@@ -46,8 +45,8 @@ CLB_MUST_CHECK clb_factor_run clb_getrf_run, clb_potrf_run, clb_geqrf_run;
 clb_factor_resume clb_getrf_resume, clb_potrf_resume, clb_geqrf_resume;
 
 /* xGESV: run clb_getrf_run and, unless A is singular, clb_getrs_run with the factors. After a
- * failure the factorisation is complete if columns_written = n; otherwise nothing of B is written.
- * No parts where A is singular. */
+ * failure the factorisation is complete if columns_written = n; else nothing of B is written. No
+ * parts where A is singular. */
 clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_call *call, const struct clb_host_blas *next,
                         struct clb_factors *result,
@@ -60,8 +59,8 @@ struct clb_orgqr_result {
     const char *kernel;
 };
 
-/* Column j of the result depends on reflectors 1 ... j only. So columns are written from right to
- * left, and what a failure leaves is a call of the same kind, clb_orgqr_rest. */
+/* Column j depends on reflectors 1 ... j only: columns are written from right to left, and what a
+ * failure leaves is a call of the same kind, clb_orgqr_rest. */
 clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_call *call,
                          struct clb_orgqr_result *result) CLB_MUST_CHECK;

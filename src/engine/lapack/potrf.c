@@ -55,9 +55,8 @@ static size_t potrf_width(const struct potrf_run *chol, size_t k)
     return clb_min(chol->nb, chol->n - k);
 }
 
-/* Whether the device shall factor diagonal blocks. On an NVIDIA H200 a round trip to the CPU takes
- * 30 us and more, a launch 9 us (2026-11). Other devices with memory of their own are behind a
- * link, too. */
+/* Whether the device shall factor diagonal blocks. A round trip to the CPU takes 30 us and more, a
+ * launch 9 us (H200, 2026-11). Other devices with memory of their own are behind a link, too. */
 static bool wants_block(const struct potrf_run *chol)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
@@ -200,8 +199,7 @@ static clb_status potrf_solve(struct potrf_run *chol, size_t k, size_t width)
     return status == CLB_OK ? clb_dmat_solve(&chol->run.workspace, &triangle, &b) : status;
 }
 
-/* Factor a panel on the device: halves it until the diagonal block is small enough for one
- * work-group. */
+/* Factor a panel on the device: halve it until a diagonal block fits one work-group. */
 static clb_status factor_there(struct potrf_run *chol, size_t k, size_t width)
 {
     size_t most = chol->block.most;
@@ -238,9 +236,8 @@ static void copy_triangle(const struct potrf_run *chol, size_t n, size_t cols, c
                   ld_to);
 }
 
-/* Where the CPU sees the block, only its event is needed: what the queue has been given so far.
- * What it is given until the block is back does not use it. Without that event all of the queue is
- * waited for. */
+/* Where the CPU sees the block, only the event of what the queue has been given so far is awaited:
+ * later commands don't use the block. Else all of the queue is waited for. */
 static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat *diagonal,
                                    clb_event *event)
 {
@@ -254,7 +251,6 @@ static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
-/* Wait for the diagonal block in the CPU's memory. */
 static clb_status await_block(struct potrf_run *chol, const struct clb_dmat *diagonal,
                               clb_event *event)
 {
@@ -278,9 +274,9 @@ static clb_status take_back(struct potrf_run *chol, const struct clb_dmat *diago
     return CLB_OK;
 }
 
-/* Wait for the diagonal block, factor it, and enqueue its upload. Where it has a pivot that is not
- * positive, the part before that pivot is downloaded again and factored on its own, because a
- * library leaves the rows below it undefined. *width is then the order of that part. */
+/* Wait for the diagonal block, factor it, and enqueue its upload. A library leaves the rows below a
+ * pivot that is not positive undefined, so the part before is downloaded again and factored on its
+ * own; *width is then its order. */
 static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *width,
                                     clb_event *event)
 {
@@ -310,7 +306,6 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
 
 /* ---- kept panels ---- */
 
-/* Pack the panel of columns [k, k + nb), which is final. */
 static clb_status keep_panel(struct potrf_run *chol, size_t k)
 {
     const bool upper = chol->call->upper;
@@ -325,8 +320,8 @@ static clb_status keep_panel(struct potrf_run *chol, size_t k)
                               kept_offset(chol, k, first));
 }
 
-/* Subtract the product of the kept panel of columns [k, k + nb) from A(row:row+rows,
- * col:col+cols), or only from its triangle. */
+/* Subtract the product of the kept panel of columns [k, k + nb) from A(row:row+rows, col:col+cols),
+ * or only from its triangle. */
 static clb_status subtract_kept(struct potrf_run *chol, size_t k, size_t row, size_t rows,
                                 size_t col, size_t cols, bool triangle)
 {
@@ -398,8 +393,7 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
 
 /* ---- the run ---- */
 
-/* Unified memory: copy columns [0, cols) of the stated triangle from or (with `out`) to the
- * caller's matrix. */
+/* Unified memory: copy the first `cols` columns of the stated triangle from or to the caller's. */
 static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
 {
     const struct clb_call *call = chol->call;

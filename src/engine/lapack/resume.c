@@ -30,8 +30,8 @@ static void subtract(const struct clb_call *call, const struct clb_host_blas *ne
         clb_host_call(next, &gemm);
 }
 
-/* The first `rows` rows of the columns from `rows` or `first` on: B = op(T)^-1*B, where T is the
- * triangle on the left. */
+/* The first `rows` rows of columns from `rows` or `first` on: B = op(T)^-1*B, T the triangle on the
+ * left. */
 static void solve_top(const struct clb_call *call, const struct clb_host_blas *next, bool upper,
                       size_t rows, size_t first)
 {
@@ -50,10 +50,9 @@ static void solve_top(const struct clb_call *call, const struct clb_host_blas *n
 /* ---- LU ----
  *
  * With w columns written and k = min(w, m): undo the interchanges of later steps in the written
- * columns; apply those of the first k steps to the other columns, which are still as before the
- * factorisation; U12 = L11^-1*A12; A22 -= L21*U12; factor A22 anew, and apply its interchanges to
- * the written columns. So the pivots are a sequence as in LAPACK, even where the new ones differ
- * from the device's. */
+ * columns; apply those of the first k steps to the other, still original columns; U12 = L11^-1*A12;
+ * A22 -= L21*U12; factor A22 anew, and apply its interchanges to the written columns. So the pivots
+ * are a sequence as in LAPACK, even where the new ones differ from the device's. */
 
 /* Apply interchanges [i0, i1) to columns [j0, j1), or with `backward` undo them. */
 static void interchange(const struct clb_call *call, const int64_t *ipiv, size_t i0, size_t i1,
@@ -101,15 +100,14 @@ void clb_getrf_resume(const struct clb_call *call, const struct clb_host_blas *n
 
 /* ---- Cholesky ----
  *
- * With c columns written: for A = L*L^H all rows of these columns are final: A22 -= L21*L21^H, and
- * A22 is factored. For A = U^H*U the other columns are still as before the factorisation, their
- * first c rows too: so first U12 = U11^-H*A12, then A22 -= U12^H*U12. The triangle of A22 is
- * updated in block columns, and the diagonal block of each column by column, because the other
- * triangle must not be written. */
+ * With c columns written: for A = L*L^H all rows of these are final: A22 -= L21*L21^H, and A22 is
+ * factored. For A = U^H*U the other columns are still original, their first c rows too: so first
+ * U12 = U11^-H*A12, then A22 -= U12^H*U12. The triangle of A22 is updated in block columns, and
+ * their diagonal blocks column by column, because the other triangle must not be written. */
 #define BLOCK ((size_t)64)
 
-/* Subtract from A(row:row+rows, col:col+cols) the product of the first `depth` rows of U or columns
- * of L. */
+/* Subtract from A(row:row+rows, col:col+cols) the first `depth` rows' product of U or columns' of
+ * L. */
 static void update(const struct clb_call *call, const struct clb_host_blas *next, size_t depth,
                    size_t row, size_t rows, size_t col, size_t cols)
 {

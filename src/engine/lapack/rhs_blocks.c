@@ -1,5 +1,4 @@
-/* Operations on blocks of right-hand sides, see rhs_blocks.h: how B is divided and processed, and
- * BLAS xTRSM, LAPACK xGETRS and xPOTRS in the caller's memory. */
+/* The division and processing of right-hand sides (rhs_blocks.h); xTRSM, xGETRS and xPOTRS. */
 #include "rhs_blocks.h"
 #include "engine/transfer/transfer_queue.h"
 
@@ -79,8 +78,8 @@ struct solve_run {
     struct clb_dmat b; /* discrete: the resident parts */
 };
 
-/* ---- unified memory: the CPU copies a part of B to one slot while the device works on the other
- */
+/* ---- unified memory: the CPU copies a part of B to a slot while the device works on another
+ * ---- */
 
 static char *part_of_b(const struct solve_run *run, size_t index)
 {
@@ -184,9 +183,8 @@ static clb_status solve_mapped(struct solve_run *run)
     return status;
 }
 
-/* ---- discrete memory: each part is processed as soon as it has arrived, and downloaded while the
- * device works on the next ones. Where not all parts fit at once they share memory, and a part is
- * uploaded when the one that had the memory before has been downloaded. */
+/* ---- discrete memory: each part is processed when it has arrived, and downloaded meanwhile. Where
+ * not all parts fit, one is uploaded when that which had its memory has been downloaded. */
 
 static void add_part(struct solve_run *run, size_t index, bool down)
 {
@@ -203,8 +201,7 @@ static void add_part(struct solve_run *run, size_t index, bool down)
     transfer->order = down ? solve->order_out : solve->order_in;
 }
 
-/* Replace the parts of the progress by the pieces of the downloads, since each of these is written
- * completely or not at all. */
+/* The parts of the progress become the pieces of the downloads, each written completely or not. */
 static clb_status note_pieces(struct solve_run *run)
 {
     struct clb_gemm_progress *progress = run->solve->progress;

@@ -16,8 +16,7 @@ struct clb_solve;
 struct clb_solve_work {
     /* The workspace limits, for the parts that solve->progress has. */
     struct clb_workspace_limits (*limits)(const struct clb_solve *solve);
-    /* Both enqueue work: `prepare` once when A is on the device, then `apply` for each part of
-     * B. */
+    /* Both enqueue work: `prepare` once when A is on the device, `apply` for each part of B. */
     clb_status (*prepare)(struct clb_solve *solve, struct clb_workspace *workspace,
                           const struct clb_dmat *a);
     clb_status (*apply)(struct clb_solve *solve, struct clb_workspace *workspace,
@@ -51,16 +50,15 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 size_t clb_solve_order(const struct clb_solve *solve);
 size_t clb_solve_part(const struct clb_solve *solve);
 
-/* Systems: solves with one triangle of A after the other, of which the caller sets upper, unit and
- * op. */
+/* Solves with one triangle of A after the other, whose upper, unit and op the caller sets. */
 struct clb_solve_triangles {
     struct clb_dmat_triangle step[2];
     size_t steps;
 };
 extern const struct clb_solve_work clb_solve_triangles_work; /* its context is one of these */
 
-/* Convert the pivots of xGETRF, applied in turn or backwards, to an order: row i afterwards was row
- * order[i] before. The caller frees it; NULL when memory has run out. */
+/* The pivots of xGETRF, applied in turn or backwards, as an order: row i was row order[i] before.
+ * The caller frees it; NULL when memory has run out. */
 cl_uint *clb_pivot_order(const struct clb_call *call, bool backward);
 
 #endif
