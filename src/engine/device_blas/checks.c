@@ -123,8 +123,7 @@ static clb_status solve_random(struct dense_check *check, bool right, size_t n, 
     return try_call(check, call, &numbers, solve);
 }
 
-/* Matrices of n rows in one: A, B, B with the rows reversed, that restored, B's trapezoid, A's
- * upper triangle. */
+/* Matrices in one: A, B, B's rows reversed, that restored, B's trapezoid, A's upper triangle. */
 enum copies { OF_A, OF_B, REVERSED, RESTORED, TRAPEZOID, UPPER, COPIES };
 
 static clb_status make_copies(struct clb_workspace *workspace, const struct clb_dmat x[COPIES])
@@ -206,8 +205,7 @@ static clb_status check_systems(void *context, struct clb_check_size size)
     return status == CLB_OK ? check_copies(check->workspace, size.m, size.n) : status;
 }
 
-/* Orders around those of a vector, a sub-block and a block, and right-hand sides around a tile (8
- * to 32). */
+/* Orders around a vector, a sub-block and a block, right-hand sides around a tile (8 to 32). */
 #define MOST_RHS ((size_t)33)
 
 static clb_status check_all_systems(struct dense_check *check)

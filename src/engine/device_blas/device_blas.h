@@ -201,15 +201,13 @@ clb_status clb_getf2_enqueue(struct clb_getf2 *panel, struct clb_workspace *work
 struct clb_moves clb_getf2_moves(const struct clb_getf2 *panel, size_t first, size_t width);
 
 /* Wait for the panels, and read the pivots of columns [first, first + count), 1-based and counted
- * from the first row of x; *info: 0, or the first column (1-based) of all so far whose pivot is
- * 0. */
+ * from the first row of x; *info: 0, or the first column (1-based) of all so far with a pivot 0. */
 clb_status clb_getf2_read(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t first,
                           size_t count, int64_t *ipiv, size_t *info) CLB_MUST_CHECK;
 
 /* ---- programs.c ---- */
 
-/* Begin a workspace or a panel: programs and the sizes compiled into them, the same for a
- * variant. */
+/* Begin a workspace or a panel: a variant's programs and the sizes compiled into them. */
 clb_status clb_workspace_choose(struct clb_workspace *workspace, struct clb_runtime *runtime,
                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_getf2_choose(struct clb_getf2 *panel,

@@ -208,8 +208,7 @@ static clb_status do_strips(const struct getf2_work *work, struct clb_order orde
     return status;
 }
 
-/* The block's step on the panel's other columns: interchanges, on its right a solve and an
- * update. */
+/* The block's step on the panel's other columns: on its right also a solve and an update. */
 static clb_status follow_block(const struct getf2_work *work)
 {
     const struct clb_dmat *x = work->x;
@@ -264,7 +263,7 @@ static clb_status do_in_turn(struct getf2_work *work)
     const struct clb_order order = {.after = waits ? strips.last_strip : NULL, .event = &event};
     clb_status status = do_blocks(work, order);
     CLB_THEN(status, clb_queue_flush(work->workspace->queue));
-    /* The next panel can't wait for these strips by an event, so they must end under the lock. */
+    /* The next panel can't wait for these strips by an event: they must end under the lock. */
     if (status != CLB_OK && !clb_workspace_finish(work->workspace))
         clb_log(CLB_LOG_WARN, "panels may still be under way");
     if (strips.last_strip != NULL && event != NULL)

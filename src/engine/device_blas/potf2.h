@@ -17,8 +17,7 @@ clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspa
 /* `idle`: no enqueued command is still running. */
 void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, bool idle);
 
-/* clb_potf2_prepare: the same without the test block; clb_potf2_check: that test
- * (clb_check_once). */
+/* clb_potf2_prepare: the same without the test; clb_potf2_check: the test (clb_check_once). */
 clb_status clb_potf2_prepare(struct clb_potf2 *block,
                              struct clb_workspace *workspace) CLB_MUST_CHECK;
 clb_status clb_potf2_check(struct clb_runtime *runtime,

@@ -15,12 +15,11 @@
 typedef clb_status clb_check_task(void *argument);
 
 /* Run `task` in the first call, and return its result then and in all later calls: CLB_OK, or
- * CLB_ERR_UNSUPPORTED if the task returned CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED,
- * that is, when the kernels don't build, can't be launched or miscalculate on this device, which is
- * logged as "`lost`: why". Any other status, a lack of memory or a failing device, is no result: it
- * is returned, and the next call runs the task again. CLB_ERR_STARTING: the caller may not wait
- * longer, and the task goes on without it; `check` and `lost` must stay valid, and the task gets a
- * copy of the `size` bytes at `argument`.
+ * CLB_ERR_UNSUPPORTED after CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED: the kernels don't
+ * work on this device, which is logged as "`lost`: why". Any other status, a lack of memory or a
+ * failing device, is no result: it is returned, and the next call runs the task again.
+ * CLB_ERR_STARTING: the caller may not wait longer, and the task goes on without it; `check` and
+ * `lost` must stay valid, and the task gets a copy of the `size` bytes at `argument`.
  *
  * Checks run one at a time. A task may run other checks, but not itself. */
 #define CLB_CHECK_ARGUMENT 256 /* bytes, at most */
@@ -29,9 +28,9 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 
 /* ---- check.c: what checks share ---- */
 
-/* A check of one or two programs. The name must change when the check changes, because it marks
- * programs that have passed. A new program is checked at all sizes at which its code takes another
- * path; after it has passed, later processes check a single small size. */
+/* A check of one or two programs. The name, which marks programs that have passed, must change when
+ * the check does. A new program is checked at all sizes at which its code takes another path; later
+ * processes check a single small size. */
 struct clb_check_programs {
     const char *name;
     const struct clb_runtime *runtime;
@@ -52,15 +51,14 @@ clb_status clb_check_memory(struct clb_runtime *runtime, const size_t *bytes,
 void clb_check_memory_end(struct clb_runtime *runtime, struct clb_buffer **buffer, size_t count,
                           bool idle);
 
-/* Release the queue set of a check; NULL is allowed. False when commands may still be outstanding
- * on it: then the buffers that they use must be leaked. */
+/* Release the queue set of a check, or NULL. False when commands may still be outstanding on it:
+ * then the buffers that they use must be leaked. */
 bool clb_check_end(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
 /* ---- calls that kernels compute ----
  *
- * A check makes the matrices of a call, in host memory and in device memory, and has its kernels
- * compute it. Every entry of the result must be right, and what the call does not write must be
- * what it was, bit by bit. */
+ * A check makes a call's matrices, in host and device memory, and has its kernels compute it. Every
+ * entry of the result must be right, and what the call does not write must keep its bits. */
 
 struct clb_trial_numbers {
     uint64_t seed;
@@ -87,10 +85,9 @@ struct clb_trial {
 };
 
 /* The call has its routine, letters and sizes, and what else its routine has but matrices; leading
- * dimensions that are not 0 stay. Before
- * the kernels: write the matrices. After them: read those that they have written, and judge;
- * CLB_ERR_BUILD when the result is wrong. close, also where open has failed; `idle`: no command may
- * use the memory any more. */
+ * dimensions that are not 0 stay. Before the kernels: write the matrices. After them: read those
+ * that they have written, and judge; CLB_ERR_BUILD when the result is wrong. close, also where open
+ * has failed; `idle`: no command may use the memory any more. */
 clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
                           struct clb_queue *queue, const struct clb_call *call,
                           const struct clb_trial_numbers *numbers) CLB_MUST_CHECK;
@@ -107,13 +104,12 @@ void clb_check_put(clb_precision precision, void *x, size_t at, double value);
 
 /* ---- gemm_check.c ---- */
 
-/* Check the kernels of a new variant, or with `direct` those that read B unpacked: CLB_ERR_BUILD
- * when one miscalculates. */
+/* Check a new variant's kernels, with `direct` those that read B unpacked; CLB_ERR_BUILD: wrong. */
 clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                bool direct) CLB_MUST_CHECK;
 
-/* The rate of a variant that has passed, in GFLOP/s: of a CPU device per second of CPU time, which
- * is that of one core. Takes some 0.1 s, and longer only where one small product does. */
+/* The rate of a variant that has passed, in GFLOP/s; of a CPU device per second of CPU time, of one
+ * core. Takes some 0.1 s, and longer only where one small product does. */
 clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                             double *gflops) CLB_MUST_CHECK;
 
@@ -127,12 +123,11 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
 /* ---- prelaunch.c ---- */
 
 /* Launch every kernel of a new variant, or with `direct` those that read B unpacked, once with the
- * largest grid that it will ever have. Only PoCL needs this, before any other launch of the
- * kernels; prelaunch.c tells why. */
+ * largest grid that it will ever have, before any other launch: for PoCL, see prelaunch.c. */
 clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                               bool direct) CLB_MUST_CHECK;
-/* The same for the kernels that skip parts of a product or pack triangles, and for those that read
- * B from A's panels. They are built only when a problem needs them. */
+/* The same for the kernels that skip parts or pack triangles, and read B from A's panels, which are
+ * built only when needed. */
 clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
                                   const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 

@@ -52,9 +52,9 @@ static bool portable_fits(const struct clb_gemm_family *family, const size_t *va
                       device->local_memory);
 }
 
-/* Tensor cores: the device has NVIDIA's instructions, or emulates them in plain OpenCL C because
- * the tuning asks for that. Compilers of other vendors may not survive inline PTX, so they never
- * get it. NVIDIA's devices have more local memory than they report, so theirs is not compared. */
+/* Tensor cores: the device has NVIDIA's instructions, or emulates them because the tuning asks for
+ * that. Compilers of other vendors may not survive inline PTX, so they never get it. NVIDIA's
+ * devices have more local memory than they report, so theirs is not compared. */
 static bool nv_fits(const struct clb_gemm_family *family, const size_t *value,
                     const struct clb_device *device, size_t element)
 {

@@ -1,5 +1,4 @@
-/* Checks of the kernels of products, by packing and multiplying matrices in device memory, and
- * their rate. */
+/* Checks of the kernels of products, in device memory, and their rate. */
 #include "check.h"
 
 #include <math.h>
@@ -24,9 +23,8 @@ struct full_check {
     struct clb_buffer *memory[BUFFERS];
 };
 
-/* How a product is computed: the ops of the operands, whether both are read unpacked, whether rows
- * of A and columns of B have extreme scales, and the depth of the parts that are summed, 0 for
- * undivided products. */
+/* How a product is computed: the operands' ops, whether both are read unpacked or have extreme
+ * scales, and the depth of the parts that are summed, 0 for undivided products. */
 struct way {
     clb_op op_a, op_b;
     bool raw, scaled;
@@ -63,8 +61,8 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
     return status;
 }
 
-/* C = op(A)*op(B) or C += op(A)*op(B) in launches of at most most_m x most_n, as wide and as deep
- * as the callers of the kernels make them at most. */
+/* C = op(A)*op(B) or C += op(A)*op(B) in launches of at most most_m x most_n, as deep as callers
+ * make them at most. */
 static clb_status full_multiply(const struct full_check *check, const struct way *way, bool add,
                                 size_t most_m, size_t most_n)
 {
@@ -117,8 +115,7 @@ static clb_status full_multiply(const struct full_check *check, const struct way
     return status;
 }
 
-/* The depth of the parts with which a product is checked, two or three where its depth has so many
- * steps; 0: it has one. */
+/* The depth of the two or three parts with which a product is checked; 0: it has too few steps. */
 static size_t part_of(const struct full_check *check)
 {
     size_t unit = clb_gemm_depth_unit(check->variant);
@@ -177,9 +174,8 @@ static clb_status check_way(struct full_check *check, const struct way *way)
     return status;
 }
 
-/* Every way to pack the operands; where B is read unpacked, packed A and A unpacked. Also the depth
- * in parts, both operands unpacked as they may be stored, and operands that are scaled, if the
- * variant has kernels for that. */
+/* Every way to pack the operands, with B unpacked also A; besides the depth in parts, operands
+ * unpacked as they may be stored, and scaled ones, if the variant has kernels for that. */
 static clb_status check_ways(struct full_check *check)
 {
     const bool complex = clb_precision_parts(check->variant->precision) > 1;
@@ -239,8 +235,8 @@ static clb_status check_size(void *context, struct clb_check_size size)
     return status;
 }
 
-/* Check sizes around the edges of the kernel's tile, of its depth steps and of a work-group's part.
- * The first is the small size that later processes check. */
+/* Sizes around the edges of the kernel's tile, depth steps and a work-group's part. The first is
+ * the small size that later processes check. */
 clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                bool direct)
 {
@@ -281,9 +277,8 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
 #define TOO_LONG       0.1
 #define REPETITIONS    4 /* of the last order, the first of them to warm up; of the others half */
 
-/* A CPU device works in this process, which other processes may keep waiting: its time is CPU time,
- * and its rate that of one core. The system counts a thread's time when it has gone to sleep, so
- * its threads are given the time to. */
+/* A CPU device works in this process, which others may keep waiting: its time is CPU time, of one
+ * core. The system counts a thread's time when it has gone to sleep, which is waited for. */
 static double read_clock(const struct clb_device *device)
 {
     const bool in_process = (device->type & CL_DEVICE_TYPE_CPU) != 0;
@@ -390,8 +385,8 @@ struct skip_check {
     unsigned char *host; /* the source, C with the skip, C without */
 };
 
-/* What is skipped, and the operands: triangles are packed as such, or, with `packs` false, as the
- * general matrices that they stand for. `shared` is b_op_of_a. */
+/* What is skipped, and the operands: triangles, or, with `packs` false, the general matrices that
+ * they stand for. `shared` is b_op_of_a. */
 struct skip_way {
     struct clb_skip cut;
     struct clb_chunk a, b;
@@ -399,8 +394,7 @@ struct skip_way {
     clb_op shared;
 };
 
-/* Element (i, p) of an operand. Elements of triangles that must not be read are NaN, or with `made`
- * what they stand for. */
+/* Element (i, p) of an operand; in triangles what must not be read is NaN, unless `made`. */
 static double element_of(const struct clb_chunk *x, size_t i, size_t p, size_t part, bool made,
                          uint64_t seed)
 {
@@ -490,8 +484,7 @@ static struct skip_way triangular(bool of_b, bool low, struct clb_chunk x)
     return way;
 }
 
-/* Way i: skipped parts of general matrices, triangles, C's triangles, B that is read from the
- * panels of A. False: there are no more. */
+/* Way i: skipped parts of general matrices, triangles, C's triangles, A's panels as B; or false. */
 static bool set_way(const struct skip_check *check, size_t i, struct skip_way *way)
 {
     enum { GENERAL = 4, TRIANGLES = 16, REGIONS = 2 };
@@ -543,8 +536,7 @@ static clb_status check_order(void *context, struct clb_check_size size)
     return status;
 }
 
-/* Orders around the edges of micro-tiles; the last has several micro-tiles and several passes of
- * depth. */
+/* Orders around edges of micro-tiles; the last has several micro-tiles and passes of depth. */
 clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     const size_t all = clb_gemm_check_order(variant);

@@ -84,18 +84,15 @@ struct clb_gemm_variant {
     double flop_seconds; /* that such a device is expected to need for an operation */
     /* Split families: the variant for the problems and operands that this one can't compute. */
     const struct clb_gemm_variant *plain;
-    /* Split families: the variant with the same kernels that scales, for operands outside the range
-     * of this one; NULL in that one itself. */
+    /* Split families: with the same kernels, and scales operands out of range; or NULL. */
     const struct clb_gemm_variant *scaled;
-    /* Another variant of the same family, for products that it computes faster: see clb_gemm_for.
-     * NULL where the tables have none or the device refuses it. */
+    /* Another variant of the family, faster for some products (clb_gemm_for); or NULL. */
     const struct clb_gemm_variant *second;
 };
 
-/* The variant for a precision on the runtime's device: chosen, built and self-checked by the first
- * caller. A row of the table that doesn't build or miscalculates is dropped with a log line and the
- * next one is tried, as is one whose known rate is below a tenth of the next one's;
- * CLB_ERR_UNSUPPORTED when none is left. */
+/* The variant for a precision on the runtime's device: chosen, built and checked by the first
+ * caller. A row of the table that doesn't work is dropped with a log line and the next one tried,
+ * as is one whose known rate is below a tenth of the next one's; CLB_ERR_UNSUPPORTED: none left. */
 clb_status clb_gemm_variant_choose(struct clb_runtime *runtime, clb_precision precision,
                                    const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
 /* Those that have been chosen, by precision; NULL: none yet. */
@@ -108,8 +105,8 @@ clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
     return *variant != NULL ? CLB_OK : clb_gemm_variant_choose(runtime, precision, variant);
 }
 
-/* parts.c: the variant itself or its `second` one, whichever is expected to need less time for an
- * m x n product with launches that are k deep, on a device with so many units. */
+/* parts.c: the variant or its `second` one, whichever should be faster for an m x n product with
+ * launches that are k deep, on a device with so many units. */
 const struct clb_gemm_variant *clb_gemm_faster(const struct clb_gemm_variant *variant, size_t units,
                                                size_t m, size_t n, size_t k);
 static inline const struct clb_gemm_variant *
@@ -118,15 +115,13 @@ clb_gemm_for(const struct clb_gemm_variant *variant, size_t units, size_t m, siz
     return variant->second == NULL ? variant : clb_gemm_faster(variant, units, m, n, k);
 }
 
-/* Build, launch and check the kernels that has_skip stands for, once for each precision; a variant
- * without has_skip needs no call. Must be called before they are used. CLB_ERR_UNSUPPORTED when one
- * miscalculates. */
+/* Build, launch and check the kernels that has_skip stands for, once for each precision, before
+ * they are used; nothing without has_skip. CLB_ERR_UNSUPPORTED when one miscalculates. */
 clb_status clb_skip_prepare(struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* Launch and check the kernels that read B unpacked, which first calls seldom need and CPU devices
- * compile at their first launch; once for each precision. CLB_OK: they may be used. With any other
- * status operands are to be packed, which gives the same sums. */
+/* The same for kernels that read B unpacked, which CPU devices compile at their first launch. With
+ * any status but CLB_OK operands are to be packed, which gives the same sums. */
 clb_status clb_direct_check(const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 static inline bool clb_gemm_has_direct(const struct clb_gemm_variant *variant)
 {
@@ -143,7 +138,7 @@ CLB_MUST_CHECK static inline clb_status clb_direct_prepare(const struct clb_gemm
 
 /* ---- launch.c: matrices in the device's memory ---- */
 
-/* A column-major matrix in the device's memory, or part of one: element (i, j) is at offset + i +
+/* A column-major matrix, or part of one, in the device's memory: element (i, j) is at offset + i +
  * j*ld of the buffer. Everything counts elements. */
 struct clb_dmat {
     cl_mem mem;
@@ -162,13 +157,11 @@ struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, 
  * the blocks while they multiply. This takes 8mnk flops, no more than a complex product needs.
  * Launch geometry and parameters (CLB_MR, CLB_KU, ...) are in real elements. */
 
-/* The multiples of rows of A or columns of B at which panels begin, and those of depth to which
- * they are padded. */
+/* The multiples of A's rows or B's columns at which panels begin, and of their padded depth. */
 size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role);
 size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
 
-/* Most rows of A or columns of B in one launch; SIZE_MAX where there is no limit. No launch may be
- * wider than those of prelaunch.c. */
+/* Most rows of A or columns of B in one launch, no wider than prelaunch.c's; SIZE_MAX: no limit. */
 size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role);
 
 /* True when panels of A consist of whole panels of B and a kernel can read B from them. */
@@ -182,8 +175,7 @@ struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *varian
 struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *variant, size_t m,
                                                size_t n);
 
-/* Elements of an operand in device memory: element (i, p) is at offset + i*di + p*dp, where one of
- * the strides is 1 and the other ld. */
+/* An operand on the device: (i, p) is at offset + i*di + p*dp; one stride is 1, the other ld. */
 struct clb_chunk {
     cl_mem mem;
     cl_ulong offset, ld;
@@ -204,21 +196,19 @@ enum {
 size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w,
                         size_t k);
 
-/* Offset of the packed panels that begin with element i0, in the kernels' units; i0 is a multiple
- * of clb_gemm_unit. */
+/* Where the packed panels from i0 on begin, in the kernels' units; clb_gemm_unit divides i0. */
 cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_role role, size_t i0,
                            size_t k);
 
-/* Enqueue the packing of a chunk. `flag` is the range flag of split families, a cl_uint; NULL for
- * others. */
+/* Enqueue the packing of a chunk. `flag`: split families' range flag, a cl_uint; else NULL. */
 clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                          clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
                          cl_mem packed, cl_ulong offset, cl_mem flag,
                          struct clb_order order) CLB_MUST_CHECK;
 
-/* Split families: scale the rows of A or columns of B of a chunk in place, each by a power of two
- * of its own, and write the exponents to first[0] + i and first[1] + i, for each row or column i of
- * the chunk. Elements that get too small for that are out of range when the chunk is packed. */
+/* Split families: scale each row of A or column of B of a chunk in place by a power of two of its
+ * own, and write the exponents to first[0] + i and first[1] + i. Elements that get too small for
+ * that are out of range when the chunk is packed. */
 clb_status clb_gemm_scale(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                           const struct clb_chunk *chunk, size_t w, size_t k, cl_mem exponents,
                           const cl_ulong first[2], struct clb_order order) CLB_MUST_CHECK;
@@ -292,8 +282,7 @@ struct clb_product {
     cl_mem parts;
     clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C only where clb_gemm_shares_panels; else CLB_OP_N */
     bool add, subtract;
-    /* With subtract: products of elements are subtracted from C one after the other. Not for split
-     * families. */
+    /* With subtract: subtract products of elements one after the other. Not for split families. */
     bool in_order;
     bool negate; /* C = -A*B, C += -A*B */
     /* The operands were scaled, with these exponents of row 0 and of column 0 of the product; NULL:

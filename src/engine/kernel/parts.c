@@ -1,5 +1,4 @@
-/* Products whose depth is divided into parts, and of scaled operands: their memory, and the sums
- * that follow; and which of two variants is faster. */
+/* Products with divided depth and of scaled operands, their memory and sums; the faster variant. */
 #include "kernel.h"
 
 #include <math.h>

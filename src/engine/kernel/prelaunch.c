@@ -11,12 +11,10 @@
 
 #include <string.h>
 
-/* For wider grids PoCL compiles another version of the kernel, without knowledge of the grid's
- * size. */
+/* For wider grids PoCL compiles another version of the kernel, without the grid's size. */
 #define WIDEST_SPECIALISED 65535
 
-/* The streamed pipeline's launches depend on the size of the problem. On PoCL only tests use it,
- * and their matrices are smaller than this. */
+/* Depths of the streamed pipeline depend on the problem. On PoCL only tests use it, with less. */
 #define STREAMED ((size_t)512)
 
 /* The size of one launch: w x k elements are packed, or m x n computed. */
@@ -193,7 +191,6 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm
                                                         .lda = 1,
                                                         .ldb = 1});
     clb_queue_set_end(queue_set, status != CLB_ERR_OPENCL);
-    /* Not a failure: where memory is too scarce for this launch, later launches are small as
-     * well. */
+    /* Where memory is too scarce for this launch, later launches are small as well. */
     return status == CLB_ERR_NOMEM ? CLB_OK : status;
 }

@@ -1,5 +1,4 @@
-/* Kernels are built and checked on the device at their first use: checks that run once, and
- * variants, kernel families with their parameters. */
+/* Checks that run once; and variants, which are built and checked at their first use. */
 #include "check.h"
 #include "host/process.h"
 
@@ -9,9 +8,8 @@
 
 /* ---- checks that run once ---- */
 
-/* A driver task, because a driver may compile at the first launch of a kernel; between
- * clb_load_begin and clb_load_end, because CPU devices load the shared libraries that they compile.
- */
+/* A driver task, because a driver may compile at a kernel's first launch; inside clb_load_begin,
+ * because CPU devices load the libraries that they compile. */
 static clb_status run_loading(clb_check_task *task, void *argument)
 {
     clb_load_begin();
@@ -124,8 +122,7 @@ static clb_status check_products(struct clb_runtime *runtime,
 }
 
 /* Build a row's variant and check it; with `direct` NULL also the kernels that read B unpacked.
- * CLB_ERR_UNSUPPORTED when the values don't suit the family or the device, CLB_ERR_BUILD when the
- * kernels do not build or miscalculate. */
+ * CLB_ERR_UNSUPPORTED: values don't suit family or device; CLB_ERR_BUILD: they don't work. */
 static clb_status make_variant(struct clb_runtime *runtime, clb_precision precision,
                                const struct clb_gemm_tuning *tuning, struct clb_direct *direct,
                                struct clb_gemm_variant *variant)
@@ -188,9 +185,9 @@ static struct clb_ranked measure_row(const struct wish *wish, size_t row,
     return ranked;
 }
 
-/* Find out the first row that works on the device, and the one that is used where rates decide: the
- * first that is not much slower than the next. The next one is looked at only behind one that is
- * slower than such devices are: it takes as long to compile. */
+/* Find the first row that works on the device, and the one that is used where rates decide: the
+ * first that is not much slower than the next, which is looked at only behind one that is slower
+ * than such devices are, since it takes as long to compile. */
 static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
                            struct clb_gemm_variant *variant)
 {
@@ -298,8 +295,7 @@ static void set_scaled(struct clb_gemm_variant *variant, struct clb_gemm_variant
     variant->scaled = scaled;
 }
 
-/* Choose a precision's variant; for a split family also the plain one for what it can't compute.
- * Run by clb_check_once. */
+/* Choose a precision's variant, for a split family also the plain one; for clb_check_once. */
 static clb_status select_variant(void *argument)
 {
     struct wish wish = *(const struct wish *)argument;

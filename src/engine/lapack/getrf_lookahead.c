@@ -93,8 +93,7 @@ static clb_status wait_in(struct clb_queue *queue, const clb_event *event)
     return *event == NULL ? CLB_OK : clb_queue_barrier(queue, *event, NULL);
 }
 
-/* Apply all missing steps to group s, enqueue its factorisation, and wait until the device is
- * there. */
+/* Apply all missing steps to group s, enqueue its factorisation, and wait until that begins. */
 static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t s)
 {
     struct clb_workspace *ahead = run->ahead;
@@ -128,8 +127,7 @@ static size_t end_of_same(const struct getrf_lookahead_run *run, size_t from, si
     return end;
 }
 
-/* Apply all steps before `steps` to the groups from `from` on, with `wait` also where they have not
- * arrived. */
+/* Apply all steps before `steps` to the arrived groups from `from` on, with `wait` to all. */
 static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t from, size_t steps,
                                          bool wait)
 {

@@ -400,8 +400,7 @@ static clb_status inverse_write(const struct inverse_run *inverting, const void 
     return CLB_OK;
 }
 
-/* Where memory is unified the view of the caller's matrix is closed first, after all its
- * commands. */
+/* Unified memory: the view of the caller's matrix is closed first, after all its commands. */
 static clb_status inverse_write_mapped(struct inverse_run *inverting)
 {
     struct clb_job *run = &inverting->run;

@@ -79,8 +79,7 @@ clb_status clb_job_view(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
 void clb_job_unwrap(struct clb_job *run);
 
 /* Copy the first `cols` columns of the caller's first matrix to x, by the CPU. The device may copy
- * the others from *rest, that matrix in place; where it can't the CPU copies all, and rest->mem is
- * NULL. */
+ * the others from *rest, that matrix in place; if not the CPU has copied all: rest->mem is NULL. */
 clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t cols,
                            struct clb_dmat *rest) CLB_MUST_CHECK;
 /* Copy x from the caller's first matrix, or `out` to it: all of it or nothing. */
@@ -130,8 +129,7 @@ clb_status clb_job_begin(struct clb_job *run) CLB_MUST_CHECK;
 clb_status clb_job_end_transfers(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
 void clb_job_close_transfers(struct clb_job *run);
 
-/* Let the workspace's queue wait for an upload, which has *columns; nothing where memory is
- * unified, as clb_job_begin. */
+/* Let the workspace's queue wait for an upload. In unified memory this and begin do nothing. */
 clb_status clb_job_await(struct clb_job *run, size_t upload) CLB_MUST_CHECK;
 clb_status clb_job_await_columns(struct clb_job *run, size_t upload,
                                  size_t *columns) CLB_MUST_CHECK;
@@ -268,8 +266,7 @@ clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace
 void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, cl_uint *order);
 
 /* An order in which each of n rows is in its place; the caller frees it. NULL: no memory. Apply
- * pivots [first, end) of an xGETRF, in turn or backwards: order[i] is the row that comes to row
- * i. */
+ * pivots [first, end) of an xGETRF, in turn or backwards: row order[i] comes to row i. */
 cl_uint *clb_order_make(size_t n);
 void clb_order_swap(cl_uint *order, const void *ipiv, bool wide, size_t first, size_t end,
                     bool backward);

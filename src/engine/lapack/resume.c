@@ -30,8 +30,7 @@ static void subtract(const struct clb_call *call, const struct clb_host_blas *ne
         clb_host_call(next, &gemm);
 }
 
-/* The first `rows` rows of columns from `rows` or `first` on: B = op(T)^-1*B, T the triangle on the
- * left. */
+/* The first `rows` rows of columns from `rows` or `first` on: B = op(T)^-1*B, T on their left. */
 static void solve_top(const struct clb_call *call, const struct clb_host_blas *next, bool upper,
                       size_t rows, size_t first)
 {
@@ -106,8 +105,7 @@ void clb_getrf_resume(const struct clb_call *call, const struct clb_host_blas *n
  * their diagonal blocks column by column, because the other triangle must not be written. */
 #define BLOCK ((size_t)64)
 
-/* Subtract from A(row:row+rows, col:col+cols) the first `depth` rows' product of U or columns' of
- * L. */
+/* A(row:row+rows, col:col+cols) -= the product of the first `depth` rows of U or columns of L. */
 static void update(const struct clb_call *call, const struct clb_host_blas *next, size_t depth,
                    size_t row, size_t rows, size_t col, size_t cols)
 {

@@ -78,8 +78,7 @@ struct solve_run {
     struct clb_dmat b; /* discrete: the resident parts */
 };
 
-/* ---- unified memory: the CPU copies a part of B to a slot while the device works on another
- * ---- */
+/* ---- unified memory: the CPU copies a part of B while the device works on another ---- */
 
 static char *part_of_b(const struct solve_run *run, size_t index)
 {

@@ -109,8 +109,7 @@ const struct clb_param_info clb_params[CLB_PARAMS] = {
 #undef CLB_PARAM
 };
 
-/* A routine's name is divided from the rest of the key by a dot; values without one are products'.
- */
+/* Keys of routines begin with their name and a dot; those without are products'. */
 void clb_param_key(clb_param param, char key[CLB_PARAM_KEY_SIZE])
 {
     static const char *const routines[] = {"TRSM_", "POTRF_", "GEQRF_", "GETRF_"};

@@ -1,7 +1,5 @@
-/* tuning: selects a device's kernel family, its parameters and the offload threshold.
- *
- * Numbers only, which the algorithms use. They are looked up in the rows for the device's class,
- * then in the default rows; CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS override. */
+/* tuning: selects a device's kernel family, its parameters and the offload threshold, in rows for
+ * the device's class, then the default ones; CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS override. */
 #ifndef CLB_TUNING_H
 #define CLB_TUNING_H
 
@@ -22,8 +20,7 @@ extern const struct clb_family_info {
     clb_math math;
 } clb_families[CLB_FAMILIES];
 
-/* A parameter has one name: CLB_PARAM_MR here, MR in the tables, CLB_MR in the kernels and gemm.mr
- * in CLBLAS_SHIM_PARAMS. */
+/* CLB_PARAM_MR is MR in the tables, CLB_MR in kernels and gemm.mr in CLBLAS_SHIM_PARAMS. */
 typedef enum clb_param {
 #define CLB_KERNEL_PARAM(section, name, help)       CLB_PARAM_##name,
 #define CLB_PARAM(section, name, shared, own, help) CLB_PARAM_##name,
@@ -51,21 +48,20 @@ struct clb_gemm_tuning {
 };
 
 /* The first row for a device and a precision whose family's clb_math is at most `math`, after
- * skipping the first `skip` such rows, whose kernels the device has refused; overrides are applied.
- * CLBLAS_SHIM_KERNEL has precedence over `math` unless `math` is strict. CLB_ERR_UNSUPPORTED when
- * no row is left. */
+ * `skip` such rows, which the device has refused; overrides are applied. CLBLAS_SHIM_KERNEL has
+ * precedence over `math` unless `math` is strict. CLB_ERR_UNSUPPORTED when no row is left. */
 clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precision, clb_math math,
                            size_t skip, struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
-/* The second row (gemm.second) of the same family and kind of copies as `first`, which
- * clb_tuning_gemm has chosen. CLB_ERR_UNSUPPORTED when there is none. */
+/* The second row (gemm.second) of the family and kind of copies of `first`, a row of
+ * clb_tuning_gemm. CLB_ERR_UNSUPPORTED when there is none. */
 clb_status clb_tuning_second(const struct clb_device *device, clb_precision precision,
                              const struct clb_gemm_tuning *first,
                              struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
-/* The row that `clblas-shim tune --kernels` has kept for this device: the first one of its family
- * with the values kept, overrides applied. CLB_ERR_UNSUPPORTED: there is none, or its family is not
- * what clb_tuning_gemm would allow. Reads a file. */
+/* The row that `clblas-shim tune --kernels` has kept for this device, its family's first with the
+ * values kept, overrides applied. CLB_ERR_UNSUPPORTED: there is none that clb_tuning_gemm would
+ * allow. Reads a file. */
 clb_status clb_tuning_kept(const struct clb_device *device, clb_precision precision, clb_math math,
                            struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
@@ -86,9 +82,8 @@ typedef enum clb_work {
     CLB_WORKS
 } clb_work;
 
-/* `auto` offloads a call if the cube root of its work is at least `threshold` (infinity: never) and
- * the smallest dimension at least `smallest`. `optimised` says whether the next library is;
- * `tuning` is the device's. */
+/* `auto` offloads if the cube root of a call's work is at least `threshold` (infinity: never) and
+ * the smallest dimension `smallest`. `optimised`: the next library is; `tuning`: the device's. */
 struct clb_offload {
     double threshold;
     size_t smallest;
@@ -106,15 +101,14 @@ double clb_tuning_usual_rate(const struct clb_device *device, clb_precision prec
 /* The class of the device in the tables, for the tuner. */
 const char *clb_tuning_class(const struct clb_device *device);
 
-/* The lowest threshold of all rows for a kind of work beside a kind of next library: a call below
- * it needs no device. */
+/* The lowest threshold of all rows for a kind of work and of next library: less needs no device. */
 double clb_tuning_lowest_threshold(clb_work work, bool optimised);
 
 /* The value that CLBLAS_SHIM_PARAMS has for the parameter, whatever the device; 0: none. */
 size_t clb_tuning_override(const struct clb_config *config, clb_param param);
 
-/* Check CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS. Each invalid value is reported by one line and
- * ignored. Called once, at the first intercepted call. */
+/* Report each invalid value of CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS by a line, and ignore it.
+ * Called once, at the first intercepted call. */
 void clb_tuning_check_config(const struct clb_config *config);
 
 #endif
