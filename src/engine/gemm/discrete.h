@@ -2,45 +2,44 @@
  *
  * The operands are divided into bands, A into bands of rows and B into bands of columns, and each
  * band into slabs of depth. A *load* brings one slab of one band to the device: staging threads
- * copy it in pieces into pinned memory, an upload queue transfers the pieces to a raw buffer, and a
- * kernel packs the raw buffer into the slab's place in the packed operand, which stays on the
- * device. A *step* loads one band of the operand of which less has been loaded, and then computes a
- * *strip* of C: the product of that band with all that has been loaded of the other operand. So
- * after a fraction t of the operands has arrived a fraction t^2 of the product can be under way,
- * and little work is left after the last load. While the device goes on computing, each strip is
- * downloaded in pieces to pinned memory, and staging threads merge the pieces into the caller's C.
+ * copy it in pieces into pinned memory, an upload queue transfers them to a raw buffer, and a
+ * kernel packs that into the slab's place in the packed operand, which stays on the device. A
+ * *step* loads one band of the operand of which less has been loaded, and then computes a *strip*
+ * of C: the product of that band with all that has been loaded of the other operand. So after a
+ * fraction t of the operands has arrived a fraction t^2 of the product can be under way, and little
+ * work is left after the last load. Strips are downloaded in pieces to pinned memory meanwhile, and
+ * staging threads merge these into the caller's C.
  *
  * Bound: with T the time to upload A and B and W the time of the kernels, no schedule over growing
  * squares ends before the maximum over t of t*T + (1-t^2)*W.
  *
  * Where all of C is kept on the device and the depth is large, the first slabs (first_slabs of the
- * plan) are loaded for all bands and multiplied before any other slab is loaded. So the device has
- * work earlier: with s the share of the first slabs in the depth, after a fraction t <= s of the
- * operands (t/s)^2 of the share s of the work can be computed, and not t^2 of all work. Where C has
- * few tiles, every slab is multiplied before the next one is loaded.
+ * plan) are loaded for all bands and multiplied before any other. So the device has work earlier:
+ * with s their share in the depth, after a fraction t <= s of the operands s*(t/s)^2 of the work
+ * can be done, not t^2. Where C has few tiles, every slab is multiplied before the next is loaded.
  *
- * When the packed operands don't fit into device memory, C is divided into blocks, which one run
- * computes one after the other. Their order is a serpentine, so that only one operand of the next
- * block has to be loaded; each band is followed by a strip of the block's whole height or width.
+ * When the packed operands don't fit into device memory, C is divided into blocks in a serpentine
+ * order, so that only one operand of the next block has to be loaded; each band is followed by a
+ * strip of the block's whole height or width.
  *
- * Structured operands are loaded in pieces (structure.h). Zeros are not loaded. Elements outside
- * the stored triangle are copied from the other side of the diagonal and packed transposed. The
- * staging thread that copies a piece across the diagonal expands it. Where both operands are one
- * matrix, as in A*A^T, a load is packed for both. Of a triangle of C only the strips inside it are
- * computed, and on the diagonal squares of one piece each. Where C is one of the operands (trmm)
- * its strips are whole columns or rows, and so is each piece.
+ * Structured operands are loaded in pieces (structure.h), without zeros. Elements outside the
+ * stored triangle are copied from the other side of the diagonal and packed transposed; staging
+ * threads expand pieces across it. Where both operands are one matrix, as in A*A^T, a load is
+ * packed for both. Of a triangle of C only strips inside it are computed, and on the diagonal
+ * squares of one piece. Where C is one of the operands (trmm) its strips and pieces are whole
+ * columns or rows.
  *
- * Queues: one queue packs. Strips use several other queues in turn, because one strip alone may not
- * fill the device. Transfers in each direction use one or more queues in turn. A device that has
- * room keeps all of C, so that kernels never wait for the download of a strip.
+ * Queues: one packs. Strips use several others in turn, because one strip may not fill the device.
+ * Transfers in each direction use one or more in turn. A device that has room keeps all of C, so
+ * that kernels never wait for the download of a strip.
  *
  * Split families: after the packing of each step the range flag is read into pinned memory, on the
- * packing queue, so word s tells exactly whether everything packed up to step s is within the
- * family's range. Strips of steps whose word is raised are never merged, all others always are. So
- * which kernel family computes a part depends on the operands and the plan, not on timing.
+ * packing queue, so word s tells exactly whether everything up to step s is within the family's
+ * range. Strips of steps whose word is raised are never merged, all others always are. So the
+ * family that computes a part depends on the operands and the plan, not on timing.
  *
- * Variants that scale (kernel.h) scale a load before they pack it, and keep the exponents of each
- * slab's rows and columns. Strips are multiplied into memory beside C and scaled back from there.
+ * Variants that scale (kernel.h) scale a load before they pack it, and keep its exponents. Strips
+ * are multiplied into memory beside C and scaled back from there.
  */
 #ifndef CLB_DISCRETE_H
 #define CLB_DISCRETE_H

@@ -1,15 +1,14 @@
 /* Products on a device that shares the host's memory.
  *
- * For every tile of C, slab after slab: the chunks of A and B that are not packed yet are packed, a
- * kernel adds their product to the tile P in the shim's memory, where the CPU reads it. While
- * the device works on the next tile the calling thread merges the finished one into the caller's
- * matrix, C = alpha*P + beta*C. This is the only write to the caller's memory, so each part of a
- * tile of C is either old or new. Queues are in order, so a slot may be packed again as soon as the
- * kernel of the same queue that reads it has been enqueued.
+ * For every tile of C, slab after slab: chunks of A and B that are not packed yet are packed, a
+ * kernel adds their product to the tile P in the shim's memory. While the device works on the next
+ * tile the calling thread merges the finished one, C = alpha*P + beta*C. This is the only write to
+ * the caller's memory, so each part of a tile of C is either old or new. Queues are in order, so a
+ * slot may be packed again as soon as the kernel of the same queue that reads it has been enqueued.
  *
  * An operand is one read-only buffer over the caller's memory; overlapping operands (A*A^T) share
- * one, since buffers over overlapping memory are not defined. Where that is impossible, because an
- * operand is larger than a buffer may be, discrete.c computes the product.
+ * one, since buffers over overlapping memory are not defined. Where an operand is larger than a
+ * buffer may be discrete.c computes the product.
  *
  * Structured operands are packed in pieces (structure.h): from either triangle as it is stored, and
  * where they cross the diagonal from a buffer to which they are expanded before. Triangular
@@ -22,8 +21,8 @@
 
 /* ---- the plan: tiles of C and slabs of the depth ---- */
 
-/* Tiles and slabs are multiples of the kernel's own, so that only the last ones have edges, and
- * nearly equal in size, so that the last one is not too small. */
+/* Multiples of the kernel's own size, so that only the last ones have edges, and nearly equal, so
+ * that the last one is not too small. */
 static size_t even_tile(size_t extent, size_t wanted, size_t unit)
 {
     size_t tile = clb_max(clb_round_up(wanted, unit), unit);
@@ -59,13 +58,12 @@ static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct 
            clb_direct_prepare(variant) == CLB_OK;
 }
 
-/* Columns of C up to which A is not packed either: the product copies its panels for each of its
- * blocks of columns. */
+/* Columns of C up to which A is not packed either: it is copied again for each block of columns. */
 #define MOST_RAW ((size_t)1024)
 
-/* The op with which B is op(A) in every term, A being the A of the transposed term, so that only A
- * has to be packed; CLB_OP_N where there is none. The packed panels of A must contain all of B and
- * must all be kept. */
+/* The op with which B is op(A) in every term, A being the transposed term's, so that only A has to
+ * be packed; CLB_OP_N where there is none. The packed panels of A must contain all of B and all be
+ * kept. */
 static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                           const struct clb_gemm_plan *plan)
 {
@@ -96,8 +94,7 @@ struct planner {
 };
 
 /* Count the bytes for a number of slots of the operand that is kept; true when they fit. Chunks of
- * the other operand are kept where all tiles share them; otherwise there is one slot, which stays
- * in the cache. */
+ * the other are kept where all tiles share them; else one slot, which stays in the cache. */
 static bool plan_fits(const struct planner *planner, struct clb_gemm_plan *plan, size_t slots)
 {
     bool a_kept = !planner->whole[1];
@@ -123,11 +120,9 @@ static bool plan_fits(const struct planner *planner, struct clb_gemm_plan *plan,
 
 /* The least rows of A in a block: with fewer, packing B again for every block costs too much. */
 #define SMALLEST_BLOCK ((size_t)512)
-/* Where tiles are all rows or columns of C, the other operand is packed for each tile: tiles that
- * are so many times wider are worth their memory. */
+/* The other operand is packed for each tile of all rows or columns: so much wider ones pay. */
 #define WIDER ((size_t)4)
-/* Shares of the columns of a triangular region, whose tiles on the diagonal are computed in
- * full. */
+/* Shares of a triangular region's columns, whose tiles on the diagonal are computed in full. */
 #define REGION_SHARES ((size_t)8)
 
 /* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds half a
@@ -181,7 +176,7 @@ static bool plan_tiles(const struct planner *planner, const size_t wanted[2], bo
 }
 
 /* Use the largest block of rows of A whose chunks, and those of one column of tiles of B, fit into
- * the budget; otherwise one chunk of each at a time, with smaller and smaller tiles. */
+ * the budget; else one chunk of each at a time, with smaller and smaller tiles. */
 static bool plan_within(const struct planner *planner, struct clb_gemm_plan *plan)
 {
     const bool *whole = planner->whole;
@@ -206,8 +201,7 @@ static bool plan_within(const struct planner *planner, struct clb_gemm_plan *pla
     return true;
 }
 
-/* The device's memory is the host's, and the program needs it too: prefers a plan with 64 MiB and a
- * tenth of the operands. */
+/* The program needs the memory, too: prefers a plan with 64 MiB and a tenth of the operands. */
 clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
                               const struct clb_gemm *problem, uint64_t available,
                               uint64_t max_alloc, struct clb_gemm_plan *plan)
@@ -290,8 +284,8 @@ static struct clb_queue *queue_of(const struct unified_run *run, size_t turn)
 
 /* ---- the operands in device memory ---- */
 
-/* Get buffers over the operands in the caller's memory, one over those that overlap, directly or
- * by way of others; CLB_ERR_UNSUPPORTED where that is impossible. */
+/* Get buffers over the caller's operands, one over those that overlap, directly or by way of
+ * others; CLB_ERR_UNSUPPORTED where that is impossible. */
 static clb_status open_operands(struct unified_run *run)
 {
     const struct clb_gemm *problem = run->problem;
@@ -356,8 +350,7 @@ static struct clb_piece expanded_piece(const struct unified_run *run,
                                 pass->p0, pass->k, clb_gemm_unit(run->variant, operand->role));
 }
 
-/* Expand what a pass needs of an operand and can't be packed as it is, once: the device works on
- * the passes before meanwhile. */
+/* Expand, once, what a pass needs and can't be packed as it is; the device works meanwhile. */
 static clb_status expand(struct unified_run *run, const struct clb_operand *operand,
                          const struct clb_pass *pass, size_t slab, size_t turn)
 {
@@ -417,13 +410,12 @@ static struct clb_chunk piece_chunk(const struct unified_run *run,
     return chunk;
 }
 
-/* Get the packed chunk of an operand for a block of C and a slab: pack its elements, without those
- * known to be zero, unless they are packed already.
+/* Get the packed chunk of an operand for a block of C and a slab: pack its elements, without known
+ * zeros, unless they are packed already.
  *
  * All tiles of a row share the chunks of the operand that is kept. Kernels on the queue that did
  * not pack such a chunk wait for its event; packing over another chunk waits for the previous tile,
- * which may still read that chunk on the other queue. Of the other operand each queue packs its
- * own. */
+ * which may still read that on the other queue. Each queue packs its own of the other operand. */
 static clb_status get_packed(struct unified_run *run, clb_operand_role role,
                              const struct clb_rect *block, size_t slab, size_t index,
                              struct unified_slot **out)
@@ -475,8 +467,7 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
 
 /* ---- tiles ---- */
 
-/* Enqueue the product of packed chunks for a rectangle of a tile, in launches of at most
- * clb_gemm_widest. */
+/* The product of packed chunks for a rectangle, in launches of at most clb_gemm_widest. */
 static clb_status unified_multiply(struct unified_run *run, const struct unified_tile *tile,
                                    const struct clb_pass *pass, const struct clb_rect *rect,
                                    size_t turn, struct clb_product product, struct clb_order order)
@@ -592,8 +583,7 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
-/* Unmap the memory of a tile. The result is written already, but the slot is used for other tiles,
- * and later for other calls. */
+/* Unmap a tile, whose result is written already, for other tiles and later calls. */
 static clb_status unmap_slot(struct unified_run *run, size_t slot)
 {
     void *mapped = run->mapped[slot];
@@ -634,12 +624,12 @@ static clb_status write_tile(struct unified_run *run, size_t index,
 }
 
 /* Columns of a part where C is an operand (trmm from the left): few, so that a part searched for
- * infinities and NaNs is still in the cache when it is merged. Parts of whole rows are not divided
- * so, because their columns would be short. */
+ * infinities and NaNs is still in the cache when it is merged. Parts of rows would have short
+ * columns. */
 #define PART_COLS ((size_t)32)
 
-/* Trim a block to the rows that its columns have in the region; no rows when there are none. Rows
- * and columns of blocks begin and end at multiples of the columns' width. */
+/* Trim a block to its columns' rows in the region, if any. Rows and columns of blocks begin and end
+ * at multiples of the columns' width. */
 static struct clb_rect trim(clb_region region, struct clb_rect block)
 {
     size_t end = block.row + block.rows, col_end = block.col + block.cols;
@@ -651,8 +641,8 @@ static struct clb_rect trim(clb_region region, struct clb_rect block)
     return block;
 }
 
-/* List the parts of a tile; with `part` NULL only count them. In a triangular region they are the
- * square on the diagonal and the rectangle beside it. */
+/* List the parts of a tile, or only count them (NULL); in a triangular region these are the square
+ * on the diagonal and the rectangle beside it. */
 static size_t list_parts(const struct clb_gemm *problem, const struct clb_rect *rect,
                          struct clb_rect *part)
 {
@@ -739,7 +729,7 @@ static clb_status begin_run(struct unified_run *run, struct clb_gemm_progress *p
     return status;
 }
 
-/* Wait for all commands, because none may use the caller's memory after the return, and release
+/* Wait for all commands, which may not use the caller's memory after the return, and release
  * everything. False when a command, or the wait, has failed. */
 static bool unified_end_run(struct unified_run *run, bool enqueued)
 {

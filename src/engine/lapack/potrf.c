@@ -11,14 +11,12 @@
  * next library factors the diagonal block on the CPU; or the device does, which halves the panel
  * until the diagonal blocks fit into one work-group.
  *
- * Where kernels read both operands from one packed form and the CPU factors diagonal blocks, a
- * panel is packed once, when it is final, and kept: the update is then a product for each panel
- * before it.
+ * Where kernels read both operands from one packed form and the CPU factors diagonal blocks, final
+ * panels are kept packed: the update is then a product for each panel before it.
  *
- * Nothing is written to the caller's matrix before the factorisation on the device is complete.
- * After a failure until then the next library factors the intact matrix. The columns before a pivot
- * that is not positive are written back from left to right; clb_potrf_resume handles a failure
- * during that.
+ * Nothing is written to the caller's matrix before the factorisation on the device is complete;
+ * after a failure until then the next library has it intact. Columns before a pivot that is not
+ * positive are written from left to right; clb_potrf_resume handles a failure in that.
  *
  * Unified memory: the CPU copies the whole triangle to memory of the shim. Discrete memory: panels
  * are uploaded while those before them are factored; for U the uploads are block rows, because a
