@@ -111,15 +111,13 @@ clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct 
 /* ---- update.c ---- */
 
 /* C -= op(A)*op(B), or C = op(A)*op(B) with `assign`, or C = -op(A)*op(B) with `assign` and
- * `negate`. KEEP packs A into memory that no other operation uses, and KEPT says that A is there
- * from an earlier call. So several updates with the same A and different B pack A once, even with
- * solves between them. This requires that the depth is at most max_k.
+ * `negate`. KEEP packs A, of depth max_k at most, into memory that no other operation uses, and
+ * KEPT says that it is there from an earlier call, so that several updates pack A once.
  *
- * With `in_order` each product is subtracted from C by itself instead of summing the products
- * first. In LU, C is what many updates have left of larger numbers; the sum of one update's
- * products would have larger partial sums than C has, and their rounding errors would stay (1.3
- * times the reference's residual in complex precisions at n = 1024). Where C is larger than the
- * sums, as right-hand sides mostly are, subtracting the sum is more accurate.
+ * With `in_order` each product is subtracted from C by itself. In LU, C is what many updates have
+ * left of larger numbers; partial sums of one update's products would be larger than C, and their
+ * rounding errors would stay (1.3 times the reference's residual in complex precisions at n =
+ * 1024). Where C is larger, as right-hand sides mostly are, subtracting the sum is more accurate.
  *
  * `cut` is for the whole product, and only for families that have a kernel for it, prepared by
  * clb_skip_prepare. The first max_k depths must cover all wanted elements of C. What is within a

@@ -72,8 +72,6 @@ clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *works
                       CLB_ARG(column), CLB_ARG(block->state->mem)));
 }
 
-/* ---- the state ---- */
-
 /* Wait for the copy of the state, and read it; leaves *info alone where there is none. */
 static clb_status potf2_take(struct clb_potf2 *block, struct clb_workspace *workspace, size_t *info)
 {

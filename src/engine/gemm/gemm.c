@@ -3,8 +3,6 @@
 #include "gemm.h"
 #include "structure.h"
 
-/* ---- the run ---- */
-
 static bool is_begun(const struct clb_gemm_progress *progress)
 {
     bool begun = false;
@@ -65,8 +63,6 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
             clb_gemm_progress_free(progress);
     }
 }
-
-/* ---- calls ---- */
 
 /* The operands, and the number of terms. `right`: A is on the right side. */
 static void set_operands(const struct clb_call *call, bool right, struct clb_gemm *problem)

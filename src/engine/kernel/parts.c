@@ -8,8 +8,6 @@ static size_t parts(const struct clb_gemm_variant *variant)
     return clb_precision_parts(variant->precision);
 }
 
-/* ---- sizes ---- */
-
 /* A part is so deep at least: its product is written and read once more, which takes about as long
  * as reading the operands of a hundred depths. */
 #define LEAST_PART ((size_t)256)
@@ -98,8 +96,6 @@ size_t clb_part_find_most(const struct clb_gemm_variant *variant, size_t units, 
                ? 0
                : units * clb_round_up(value[CLB_PARAM_MR], 128 / real) * value[CLB_PARAM_NR] * real;
 }
-
-/* ---- launches ---- */
 
 /* Work-groups that add parts or scale, always the same number (see prelaunch.c). */
 #define FIXED_GROUPS 1024

@@ -2,10 +2,9 @@
  *
  * PoCL stores a loaded kernel together with the width of its grid and loads it again for a wider
  * grid. A command takes a reference to the loaded kernel when it begins and releases it when it
- * ends, by a lookup that ignores the width. When a wider launch of the same kernel came in between,
- * the lookup finds another entry, and an assertion ends the process (seen with 3.1, calls of
- * different sizes from 8 threads). After a launch of the widest grid there is only one entry for
- * each kernel. */
+ * ends, by a lookup that ignores the width: after a wider launch in between it finds another entry,
+ * and an assertion ends the process (seen with 3.1, calls of different sizes from 8 threads). After
+ * a launch of the widest grid there is only one entry for each kernel. */
 #include "check.h"
 #include "kernel.h"
 

@@ -2,15 +2,14 @@
  *
  * xGEQRF is right-looking, blocked. Step k takes a panel of columns k ... k+w-1: the next library
  * factors its rows from k on, on the CPU; the device applies the block of reflectors, conjugate-
- * transposed, to the columns on the right (larfb.h). job.h has the order of the steps for both
- * kinds of memory.
+ * transposed, to the columns on the right (larfb.h). job.h has the order of the steps.
  *
  * The memory of A may have A^H, as xGELQF's has: the copies to and from the device transpose, and
  * rows of the memory are written as columns of A would be.
  *
- * Nothing is written to the caller's matrix before everything on the device is complete: until then
- * a failure means that the next library has the intact matrix. xGEQRF's columns are written back
- * from left to right; a failure in it is what clb_geqrf_resume is for. */
+ * Nothing is written to the caller's matrix before everything on the device is complete: after a
+ * failure until then it is intact for the next library. xGEQRF's columns are written back from left
+ * to right; clb_geqrf_resume handles a failure in that. */
 #include "engine/device_blas/larfb.h"
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"

@@ -22,8 +22,6 @@ struct getrf_discrete {
     bool ahead;          /* the device factors the panels */
 };
 
-/* ---- open ---- */
-
 /* The end of the columns from k on, where a panel begins, that are written back in the same row
  * order: the panel, or all columns after the last one. */
 static size_t end_of_order(const struct clb_getrf_run *lu, size_t k, size_t n)
@@ -78,8 +76,6 @@ static clb_status discrete_open(struct getrf_discrete *discrete)
     return status == CLB_OK ? clb_job_begin(run) : status;
 }
 
-/* ---- write-back ---- */
-
 static clb_status send_order(struct getrf_discrete *discrete, size_t end)
 {
     const struct clb_getrf_run *lu = discrete->lu;
@@ -117,8 +113,6 @@ static clb_status discrete_write_back(struct getrf_discrete *discrete)
     }
     return status;
 }
-
-/* ---- the run ---- */
 
 static clb_status discrete_run_steps(struct getrf_discrete *discrete)
 {

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- write-back ---- */
-
 struct getrf_writer {
     const struct clb_getrf_run *lu;
     const char *from;
@@ -62,8 +60,6 @@ clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from, size
     free(writer.order);
     return CLB_OK;
 }
-
-/* ---- steps ---- */
 
 /* Strip [j, j + width) of the panel [k, end) has been factored: apply its step to the rest of the
  * panel, and its interchanges to the strips on its left. */

@@ -21,10 +21,10 @@
  * kernels that can, skipped except for the width of a micro-tile. So X has zeros within `base` of
  * its diagonal in the other triangle, and is undefined beyond.
  *
- * Nothing is written to the caller's matrix before the result is complete in host memory; the CPU
- * copies it, which can't fail. A failure before leaves the matrix intact for the next library. So
- * does a result with an entry that is not finite, because it may come from multiplied zeros that
- * are not terms of the sums: zero times infinity is not zero. */
+ * Nothing is written to the caller's matrix before the result is complete in host memory; copying
+ * it can't fail. A failure before leaves the matrix intact for the next library. So does a result
+ * that is not finite, because that may come from zeros outside the triangle: zero times infinity.
+ */
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 

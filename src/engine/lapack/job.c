@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-/* ---- open and close ---- */
-
 struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                           clb_precision precision, struct clb_caller caller)
 {
@@ -80,8 +78,6 @@ void clb_job_close(struct clb_job *run)
     clb_workspace_close(&run->workspace, run->idle);
 }
 
-/* ---- the caller's matrix ---- */
-
 void clb_copy_columns(void *context, size_t thread, size_t begin, size_t end)
 {
     const struct clb_column_copy *copy = context;
@@ -114,8 +110,6 @@ void clb_job_unwrap(struct clb_job *run)
         clb_mem_release(run->wrapped);
     run->wrapped = NULL;
 }
-
-/* ---- panels ---- */
 
 static bool is_in_place(const struct clb_panels *panels, size_t k)
 {

@@ -198,9 +198,9 @@ clb_status clb_panels_factor_pinned(struct clb_panels *panels, size_t k,
  * unit lower triangle, and updates the rows below. The columns on the left get the interchanges of
  * later steps only when they are written back, so nothing is done to a panel after its step.
  *
- * Nothing is written to the caller's matrix before the factorisation on the device is complete.
- * After a failure until then the next library factors the intact matrix. The columns are written
- * back from left to right; clb_getrf_resume handles a failure during that. */
+ * Nothing is written to the caller's matrix before the factorisation on the device is complete:
+ * after a failure until then it is intact for the next library. The columns are written back from
+ * left to right; clb_getrf_resume handles a failure in that. */
 
 struct clb_getrf_run {
     struct clb_job run;

@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-/* ---- transfers ---- */
-
 clb_status clb_job_plan(struct clb_job *run, size_t most)
 {
     run->transfers = calloc(1, sizeof *run->transfers);
@@ -123,8 +121,6 @@ void clb_job_close_transfers(struct clb_job *run)
     free(run->transfers);
     free(run->transfer);
 }
-
-/* ---- panels ---- */
 
 /* Groups of columns that get the first step as they arrive, after those of the second panel; at the
  * end of each of the caller's matrices one may be smaller. */

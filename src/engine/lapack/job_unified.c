@@ -2,8 +2,6 @@
  * caller's in place where it can. See job.h. */
 #include "job.h"
 
-/* ---- maps ---- */
-
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x)
 {
     for (size_t i = 0; run->sees && i < run->buffers; i++) {
@@ -29,8 +27,6 @@ clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x, void *ma
     return clb_job_see(run, x) != NULL ? CLB_OK
                                        : clb_queue_unmap(run->workspace.queue, x->mem, mapped);
 }
-
-/* ---- the caller's matrix, copied or in place ---- */
 
 clb_status clb_job_copy_matrix(struct clb_job *run, const struct clb_dmat *x, bool out)
 {
@@ -76,8 +72,6 @@ clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t
         clb_dmat_part(x, 0, 0, x->rows, run->wrapped != NULL ? cols : x->cols);
     return clb_job_copy_matrix(run, &part, false);
 }
-
-/* ---- panels ---- */
 
 clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k, size_t width)
 {
