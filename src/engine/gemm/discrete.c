@@ -186,8 +186,8 @@ static void get_whole(struct discrete_run *run)
         run->whole = NULL;
 }
 
-/* Strips are added to on the device only where all of C is kept. Else make the schedule again, with
- * all slabs in one part. */
+/* Strips are added to on the device only where all of C is kept. Else make the schedule again, in
+ * one part. */
 static clb_status make_in_one_part(struct discrete_run *run)
 {
     if (run->plan.first_slabs == 0)
@@ -246,8 +246,8 @@ static clb_status get_buffers(struct discrete_run *run)
 /* The number of staging threads that prefer uploads. While C is kept on the device nothing waits
  * for a merge before the end, and the operands should arrive as soon as possible; but what has not
  * come down by then is left to do. (H200, 2026-11: sgemm, n = 8192, takes 16.5 ms with 9 of 12,
- * 17.7 with 10.) Where strips are whole columns or rows (trmm), downloads move as many bytes from
- * the first strip on. */
+ * 17.7 with 10.) Where strips are whole columns or rows (trmm), downloads move as many bytes
+ * from the first strip on. */
 static size_t upload_first(const struct discrete_run *run)
 {
     size_t threads = run->transfers.threads;
@@ -462,7 +462,7 @@ static clb_status pack_load(struct discrete_run *run, size_t index, const clb_ev
     return status;
 }
 
-/* The last strips before `end` of each queue: after them, the packed operands that they read may be
+/* The last strips before `end` of each queue: after them, the operands that they read may be
  * overwritten. */
 static size_t last_strips(const struct discrete_run *run, size_t end, clb_event *events)
 {

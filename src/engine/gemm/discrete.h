@@ -131,8 +131,7 @@ struct clb_step {
     bool new_block;    /* its loads overwrite packed operands that earlier strips read */
     clb_event checked; /* split families: the flag has been read */
     /* Products with a triangular operand: some element of the general operand is not finite. Set
-     * before the transfer of that element is enqueued, so that it is set when a strip comes
-     * down. */
+     * before the transfer of that element is enqueued, hence before a strip comes down. */
     atomic_bool infinite;
 };
 

@@ -48,8 +48,8 @@ static size_t block_of(size_t extent, size_t count, size_t unit)
 
 /* The width of bands of an operand; those of A are not less than tall_band. Strips run one after
  * the other, each at least as long as one tile takes: so a strip along all of C has a tile for each
- * of the device's units. (H200, 2026-11, n = 1024 and 2048: 1.3 to 1.5 times as fast as with bands
- * of 256.) */
+ * of the device's units. (H200, 2026-11, n = 1024 and 2048: 1.3 to 1.5 times as fast as with
+ * bands of 256.) */
 static size_t band(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                    clb_operand_role role, size_t units, const size_t unit[2])
 {
@@ -107,7 +107,7 @@ size_t clb_strip_ld(size_t rows, size_t element)
     return clb_round_up(rows, 128 / element);
 }
 
-/* Bytes of the largest strip: of `strip_tiles` tiles, or as wide as a band and as long as the
+/* Bytes of the largest strip: of `strip_tiles` tiles, or as wide as a band and long as the
  * block. */
 static size_t strip_bytes(const struct clb_discrete_plan *plan, size_t m, size_t n, size_t band_m,
                           size_t band_n, size_t element)
@@ -461,8 +461,7 @@ static void add_one_strip(struct builder *builder, struct clb_rect rect)
     if (strip.end_slab == builder->plan->slabs)
         strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
     schedule->strip_pieces += strip.pieces;
-    /* Strips of later slabs are the rectangles of the first slabs' strips, in the same order; they
-     * add to the same memory. */
+    /* Strips of later slabs are those of the first slabs, in the same order and memory. */
     if (strip.slab == 0)
         schedule->strip_elements += strip.ldc * rect.cols;
     else
@@ -471,8 +470,7 @@ static void add_one_strip(struct builder *builder, struct clb_rect rect)
     schedule->step[schedule->steps - 1].strips++;
 }
 
-/* The length of equal parts of `length`: multiples of `unit`, at most `most` units if that is not
- * 0. */
+/* The length of equal parts of `length`: multiples of `unit`, at most `most` units; 0: any. */
 static size_t part_length(size_t length, size_t unit, size_t most)
 {
     size_t units = clb_div_up(length, unit);

@@ -25,8 +25,7 @@ static const struct clb_gemm_variant *successor(const struct clb_gemm_variant *v
 
 /* A split variant may find operands outside its range while it packs them; what it has written by
  * then came from operands inside. The one that scales continues with the rest, and where a row's
- * elements are too far apart for that the plain one, in the same way: the parts must be the
- * same. */
+ * elements are too far apart for that the plain one, in the same parts. */
 clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {

@@ -44,8 +44,7 @@ struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_opera
     };
 }
 
-/* True when the stored triangle has the elements i >= p; of triangular operands the others are
- * 0. */
+/* True when elements i >= p are stored; of triangular operands the others are 0. */
 static bool is_low(const struct clb_operand *x)
 {
     return x->depth_contiguous == x->upper;

@@ -96,12 +96,10 @@ bool clb_gemm_is_plain(const struct clb_gemm *problem);
 /* The factor of a finished sum; where the terms' differ, operands are scaled instead. */
 const void *clb_gemm_factor(const struct clb_gemm *problem);
 
-/* The term whose B is the transpose of the A of `term`, from the same memory; else
- * CLB_MAX_TERMS. */
+/* The term whose B is the transpose of `term`'s A, in the same memory; else CLB_MAX_TERMS. */
 size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term);
 
-/* The most bytes that operands in place are expanded to for a pass of such a depth; 0: the variant
- * packs them as they are. */
+/* The most bytes that operands in place are expanded to for a pass of such a depth, or 0. */
 size_t clb_gemm_expanded_bytes(const struct clb_gemm_variant *variant,
                                const struct clb_gemm *problem, size_t depth);
 
@@ -192,8 +190,7 @@ struct clb_gemm_plan {
     size_t slabs; /* of all terms */
     /* The operand whose packed chunks are kept for a row of tiles; B where tiles are whole rows. */
     clb_operand_role kept;
-    /* Packed chunks in memory: of a row of tiles for A, of a column for B, or one; none if not
-     * packed. */
+    /* Packed chunks in memory: of a row of tiles for A, a column for B, or one; or none. */
     size_t slots[2];
     size_t c_slots; /* tiles of C in flight */
     /* Two when there are slots for all chunks of `kept`: then the next tile's work fills the device
@@ -216,8 +213,7 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
 struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
                               size_t index);
 
-/* CLB_ERR_UNSUPPORTED: an operand can't be used in place, or there is no memory to expand it;
- * nothing was begun. */
+/* CLB_ERR_UNSUPPORTED: an operand can't be used in place, or not be expanded; nothing was begun. */
 clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem,
                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;

@@ -62,8 +62,7 @@ static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct 
 #define MOST_RAW ((size_t)1024)
 
 /* The op with which B is op(A) in every term, A being the transposed term's, so that only A has to
- * be packed; CLB_OP_N where there is none. The packed panels of A must contain all of B and all be
- * kept. */
+ * be packed; CLB_OP_N where there is none. All of B must be in A's panels, and all kept. */
 static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                           const struct clb_gemm_plan *plan)
 {
@@ -624,8 +623,7 @@ static clb_status write_tile(struct unified_run *run, size_t index,
 }
 
 /* Columns of a part where C is an operand (trmm from the left): few, so that a part searched for
- * infinities and NaNs is still in the cache when it is merged. Parts of rows would have short
- * columns. */
+ * infinities and NaNs is still in the cache when it is merged. Rows would be short columns. */
 #define PART_COLS ((size_t)32)
 
 /* Trim a block to its columns' rows in the region, if any. Rows and columns of blocks begin and end

@@ -61,8 +61,7 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
     return status;
 }
 
-/* C = op(A)*op(B) or C += op(A)*op(B) in launches of at most most_m x most_n, as deep as callers
- * make them at most. */
+/* C = op(A)*op(B) or C += op(A)*op(B) in launches of most_m x most_n, deep as callers' are. */
 static clb_status full_multiply(const struct full_check *check, const struct way *way, bool add,
                                 size_t most_m, size_t most_n)
 {

@@ -15,8 +15,7 @@ typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
 /* A kernel family: its source, and what the file's header comment states. */
 struct clb_gemm_family {
     const struct clb_source *source;
-    /* False when the values are inconsistent or too large for the device; `element` is the size of
-     * a real number. */
+    /* False when values are inconsistent or too large; `element` is the size of a real number. */
     bool (*fits)(const struct clb_gemm_family *family, const size_t *value,
                  const struct clb_device *device, size_t element);
     size_t element; /* the only such size that it has kernels for; 0: any */
@@ -309,8 +308,7 @@ clb_scalar clb_product_factors(const struct clb_gemm_variant *variant,
                                                             : CLB_ARG((factors).d[i]))
 
 /* The products of parts of `depth_of_part` depths: where that is less than k, C is a matrix for
- * each of them, one behind the other; these and then their sum, of scaled operands also where there
- * is one part. */
+ * each of them, one behind the other; these and their sum, of scaled operands also of one part. */
 clb_status clb_product_launch(struct clb_queue_set *queue_set,
                               const struct clb_gemm_variant *variant,
                               const struct clb_product *product, size_t depth_of_part,

@@ -120,8 +120,7 @@ static clb_status geqrf_open(struct qr_run *qr)
 }
 
 /* Unified memory: the CPU copies the first panel in, because it factors it, and the device the rest
- * where it can. Discrete memory: uploads begin, and the CPU copies the first panel to pinned
- * memory. */
+ * where it can. Discrete memory: uploads begin, and the CPU copies the first panel. */
 static clb_status geqrf_bring_in(struct qr_run *qr)
 {
     struct clb_job *run = &qr->run;

@@ -1,5 +1,4 @@
-/* After a failure: the CPU finishes factorisations of which the first columns are written, by the
- * next library. */
+/* After a failure the next library finishes factorisations whose first columns are written. */
 #include "job.h"
 
 #include <string.h>

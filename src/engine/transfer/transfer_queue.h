@@ -54,8 +54,7 @@ typedef enum clb_transfer_shape {
  * adjoint if the host has that. */
 struct clb_transfer {
     bool down, by_rows; /* `down`: a download; `by_rows`: pieces are blocks of rows */
-    /* An upload that waits for its release, as all uploads after it in the array and all downloads
-     * do. */
+    /* An upload that waits for its release, as all uploads after it and all downloads do. */
     bool held;
     struct clb_dmat x;
     char *host;
@@ -115,8 +114,7 @@ struct clb_transfer_queue {
     size_t wanted_threads; /* 0: as many as there are CPUs and work for */
     size_t most_threads;
     /* A downloaded piece is written only when all before it have arrived in their slots. So
-     * whatever fails, the first pieces up to some number are written, each completely, and no
-     * others. */
+     * whatever fails, the first pieces up to some number are written completely, and no others. */
     bool in_order;
     /* For small matrices, nothing of which is held, in pieces without a stride: all pieces have
      * places in one pinned buffer, and the calling thread alone enqueues and awaits their
@@ -239,8 +237,7 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle);
 /* The rectangle of a transfer's matrix that its piece number `piece` covers. */
 struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t piece);
 
-/* Make an event, for other queues, that completes when all commands that `queue` has now are
- * done. */
+/* Make an event, for other queues, for the end of all commands that `queue` has now. */
 clb_status clb_queue_mark(struct clb_queue *queue, clb_event *event) CLB_MUST_CHECK;
 /* Make `to` wait, by a barrier, until all commands that `from` has now are done. */
 clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to) CLB_MUST_CHECK;
