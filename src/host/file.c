@@ -104,7 +104,6 @@ int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode)
 
 /* ---- writing ---- */
 
-/* Wait until the descriptor accepts data, at most until the time `until`; false when it doesn't. */
 static bool wait_for_room(int fd, double until)
 {
     struct pollfd wanted = {.fd = fd, .events = POLLOUT};

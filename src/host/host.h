@@ -1,6 +1,5 @@
-/* host: what a call needs of the operating system: status, sizes, the configuration, log and trace,
- * locks, the thread's state, worker threads. What happens outside of calls is in process.h. The
- * room uses neither OpenCL nor a BLAS library; every other one may include it. */
+/* host: what a call needs of the operating system. What happens outside of calls is in process.h.
+ * The room uses neither OpenCL nor a BLAS library; every other one may include it. */
 #ifndef CLB_HOST_H
 #define CLB_HOST_H
 
@@ -224,8 +223,8 @@ static inline void clb_progress_end(void)
         clb_progress_close();
 }
 
-/* Called by that thread where it has waited for results: the share of the operations that are done.
- * Does nothing on other threads. */
+/* Called by that thread where it has waited for results: the share of the operations that are
+ * done. */
 static inline void clb_progress_note(double share)
 {
     if (CLB_UNLIKELY(clb_progress.name != NULL))
@@ -313,16 +312,15 @@ static inline void clb_unlock(struct clb_mutex *mutex)
 
 #define CLB_MAX_WORKERS 16
 
-/* Worker threads that one call uses. */
 struct clb_workers {
     size_t count;                   /* threads in the team */
     size_t running;                 /* threads in a task; private to workers.c */
     size_t member[CLB_MAX_WORKERS]; /* private to workers.c */
 };
 
-/* Get at most `wanted` threads without waiting: fewer or none when other calls use them. Unless
- * `forced`, also no more than there are CPUs that this thread may use besides its own, and none
- * inside an OpenMP parallel region. */
+/* Get at most `wanted` threads that no other call uses, without waiting. Unless `forced`, no more
+ * than there are CPUs that this thread may use besides its own, and none inside an OpenMP parallel
+ * region. */
 void clb_workers_lend(struct clb_workers *team, size_t wanted, bool forced);
 /* Run a task on member `index` < count, which must be idle. */
 void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void *),
@@ -359,9 +357,9 @@ struct clb_prefault {
     size_t next;                 /* the next unit; counted by the user of the struct */
 };
 
-/* Returns the units of a matrix to fault in, none where the pages seem to be there, and advises the
- * system to use huge pages for the faults. `bytes` are a column's, which begin `step` bytes apart;
- * `mode` is the value of CLB_PARAM_FAULT. */
+/* The units of a matrix to fault in, none where the pages seem to be there; where huge pages are
+ * advised. `bytes` are a column's, which begin `step` bytes apart; `mode` is CLB_PARAM_FAULT's
+ * value. */
 struct clb_prefault clb_prefault_begin(void *c, size_t bytes, size_t step, size_t columns,
                                        size_t mode);
 /* The number of first units that have all pages of the columns before `end`. */

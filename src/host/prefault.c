@@ -83,7 +83,6 @@ static char *boundary(const struct clb_prefault *prefault, size_t unit)
     return (size_t)(at - prefault->c) > back ? at - back : prefault->c;
 }
 
-/* Whether pages of the units [unit, end) seem to be missing. */
 static bool is_absent(const struct clb_prefault *prefault, size_t unit, size_t end)
 {
     if (prefault->solid)

@@ -41,8 +41,8 @@ void clb_trace_open(const char *file);
 
 /* ---- log, trace, time ---- */
 
-/* Write one line to stderr, whatever the log level is, and to the log file when one is open: for
- * invalid configuration values and fatal errors. */
+/* Write one line to stderr, whatever the log level, and to an open log file: for invalid
+ * configuration values and fatal errors. */
 void clb_complain(const char *format, ...) CLB_PRINTF(1, 2);
 
 /* Add a span of a device's queue, in seconds of the device's clock. `offset` is an estimate of
@@ -118,15 +118,13 @@ void clb_signals_have_no_program(void);
 
 /* ---- forks (fork.c) ---- */
 
-/* Called before the first lock is taken: when the configuration is read, and where that may not
- * have happened yet. The generation counts forks from then on. */
+/* Called before the first lock is taken: the generation counts forks from then on. */
 void clb_fork_watch(void);
 /* Returns false at once when it is locked; `first` is what clb_lock returns. */
 bool clb_lock_try(struct clb_mutex *mutex, bool *first);
 
-/* Called before and after code that may make the dynamic linker load libraries. Forks by other
- * threads wait meanwhile, for a limited time. May be nested; loading threads don't wait for each
- * other. */
+/* Called around code that may make the dynamic linker load libraries. Forks by other threads wait
+ * meanwhile, for a limited time. May be nested; loading threads don't wait for each other. */
 void clb_load_begin(void);
 void clb_load_end(void);
 /* Between these, a thread inside clb_load_begin and clb_load_end loads nothing, so that forks go

@@ -1,12 +1,12 @@
-/* What the program must not notice of the OpenCL driver in its threads: their signal masks and
- * floating-point environments. (signals.c: the handlers that drivers install.)
+/* What the program must not notice of the OpenCL driver in its threads. (signals.c: the handlers
+ * that drivers install.)
  *
  * A thread that enters the driver blocks the signals that have a handler, because a handler may
- * jump out of the driver; they are delivered when it has left it. Signals at their default are not
- * blocked, so they end or stop the program at once. Threads of the shim, and those that drivers
- * make in them, block all. SIGPIPE and SIGXFSZ are always blocked: one that the driver's or our
- * own writing raises in the thread is removed. The floating-point environment is the default
- * meanwhile: the worker threads of PoCL 3.1 inherit trapping from the thread that creates them. */
+ * jump out of the driver. Signals at their default are not blocked, so they end or stop the program
+ * at once. Threads of the shim, and those that drivers make in them, block all. SIGPIPE and SIGXFSZ
+ * are always blocked: one that the driver's or our own writing raises is removed. The
+ * floating-point environment is the default meanwhile: worker threads of PoCL 3.1 inherit trapping
+ * from the thread that creates them. */
 #include "host.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
-/* xGEMMTR, also called xGEMMT. Libraries have it under one name, under both or not at all. Without
- * it the shim computes it by calls of xGEMM (route/complete.c), and reports wrong arguments as the
- * routine would, to the error handler of the program or of the next library. Where that has the
- * routine, it gets wrong arguments unchanged and reports them itself.
+/* xGEMMTR, also called xGEMMT. Libraries have it under one name, under both or not at all: then the
+ * shim computes it by xGEMM (route/complete.c), and reports wrong arguments as the routine would,
+ * to the error handler of the program or of the next library.
  *
  * Source: Reference BLAS 3.12.1 xGEMMTR, cblas_xgemmtr; OpenBLAS and MKL xGEMMT. */
 #include "abi.h"

@@ -49,7 +49,6 @@ function put(indent, text,    i, part, line, count, margin)
     print line
 }
 
-# Add an argument and the statement that decodes it.
 function add(type, name, statement)
 {
     parameters = parameters (parameters == "" ? "" : ", ") type name
@@ -133,7 +132,6 @@ function size(c)
     return "(double)" integer(name_of[c])
 }
 
-# The formula, of those sizes.
 function work_of_sizes(    text)
 {
     text = work

@@ -118,7 +118,6 @@ static bool opens_libraries(const struct link_map *object)
 
 /* ---- one search ---- */
 
-/* A search for a symbol, called from `caller`, and the result. */
 struct library_search {
     const struct clb_next_symbol *symbol;
     const void *caller;

@@ -1,6 +1,4 @@
-/* The exported names, and calls of the next library's functions of these names by the shim itself:
- * for the algorithms, and for parts of a result that the device has not computed. How many threads
- * these have.
+/* The exported names, and calls of the next library's functions of these names by the shim itself.
  *
  * Arguments are passed as the signature in routines.def says. In the ABIs of x86-64 and AArch64
  * integers and addresses travel in one sequence of registers and 8-byte stack slots and

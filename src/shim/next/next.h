@@ -69,7 +69,7 @@ static inline const struct clb_target *clb_next_try(struct clb_next_symbol *symb
 bool clb_next_probe_ilp64(void (*function)(void), const char *probe, clb_abi abi);
 
 /* host_blas.c: make the target's library compute with one thread until clb_next_release_threads.
- * False when that is not needed; release must not be called then. Calls may nest and overlap. */
+ * False when that is not needed: then don't release. Calls may nest and overlap. */
 bool clb_next_hold_threads(const struct clb_target *target);
 void clb_next_release_threads(void);
 /* Called before a call's side is chosen: undo in a forked child what the parent's threads left. */

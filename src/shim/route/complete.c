@@ -47,7 +47,6 @@ static void *column_of(const struct clb_call *call, clb_op op, void *x, size_t j
     return row_of(call, op == CLB_OP_N ? CLB_OP_T : CLB_OP_N, x, j, ld);
 }
 
-/* A product whose result is a part of C. */
 static struct clb_call product_into(const struct structured *x, const struct clb_rect *rect)
 {
     struct clb_call product = clb_call_as(x->call, CLB_KIND_gemm);

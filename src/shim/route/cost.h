@@ -11,8 +11,8 @@ static inline bool clb_device_is_cpu(const struct clb_device *device)
     return (device->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* The kind of work of a routine, for thresholds; and its family, routines whose calls of the same
- * work take about the same time: its kind, but that xGEMMTR counts as xSYRK. */
+/* The kind of work of a routine, for thresholds; and its family, whose calls of the same work take
+ * about the same time: its kind, but that xGEMMTR counts as xSYRK. */
 clb_work clb_routine_work(clb_routine routine);
 clb_kind clb_cost_family_of(clb_routine routine);
 
@@ -68,8 +68,8 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
 /* Whether there are times of such a device in cost.def. */
 bool clb_cost_has(const struct clb_device *device);
 
-/* Seconds that a process loses by starting the device and by ending with it: from the profile's
- * start, else from cost.def. Without a device: by starting one that no process has used before. */
+/* Seconds that a process loses by the device's start and end: from the profile's start, else from
+ * cost.def. Without a device: by starting one that no process has used before. */
 double clb_cost_of_start(const struct clb_cost_machine *machine);
 
 /* Seconds that a call is expected to save on the device, which may be NULL: by the prediction, else

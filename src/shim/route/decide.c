@@ -26,8 +26,7 @@ bool clb_run_computes_nothing(const struct clb_run *run)
     return clb_call_first_wrong(run->call) != 0 || clb_run_is_query(run);
 }
 
-/* Outside the guard of the host's state a comparison with NaN would raise the program's
- * FE_INVALID. */
+/* Outside the guard a comparison with NaN would raise the program's FE_INVALID. */
 bool clb_run_is_predicted(const struct clb_run *run)
 {
     return isgreater(run->prediction.next, 0) && clb_prediction_is_known(&run->prediction);
@@ -195,8 +194,8 @@ static bool has_no_kernels(struct clb_run *run)
     return status != CLB_OK;
 }
 
-/* The next library has not all functions that finish the routine if the device fails. xGEMMTR,
- * which not every library has, is composed of products. */
+/* The next library lacks functions that finish the routine if the device fails; but for xGEMMTR,
+ * which is composed of products. */
 static bool has_no_host(struct clb_run *run)
 {
     if (run->host == NULL)

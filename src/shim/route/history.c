@@ -193,9 +193,8 @@ void clb_history_learn(const struct clb_history_key *key, clb_side side, double 
     clb_unlock(&lock);
 }
 
-/* The first calls of a work have results checked and memory made. A later one moves the prediction
- * by an eighth of what it was off, and by twice the prediction at most: a call that took more times
- * as long was disturbed. */
+/* The first calls of a work have results checked and memory made. A later one moves the factor by
+ * an eighth of what it was off, and by twice it at most: a longer call was disturbed. */
 #define UNCOUNTED  2
 #define REMEMBERED 8
 #define MOST_WRONG 2.0

@@ -72,7 +72,6 @@ void clb_profile_format(struct clb_text *text, const struct clb_profile *profile
                       profile->start.count);
 }
 
-/* False: the line is damaged. */
 static bool parse_line(const char *line, struct clb_profile *profile)
 {
     char side[8], family[8], letter;
@@ -131,7 +130,6 @@ static struct known {
 static size_t known_count;
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 
-/* Whether it has times of calls. */
 static bool is_any(const struct clb_profile *profile)
 {
     static const struct clb_profile empty;
@@ -252,7 +250,6 @@ void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
     clb_unlock(&lock);
 }
 
-/* Times of this process replace those of the file. */
 static void merge(struct clb_profile *into, const struct clb_profile *own)
 {
     struct clb_time *to = &into->side[0].of[0][0][0];

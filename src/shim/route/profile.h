@@ -20,8 +20,8 @@ double clb_profile_saved(const struct clb_cost_machine *owner, const struct clb_
                          const struct clb_prediction *prediction);
 void clb_profile_learn_start(const struct clb_cost_machine *owner, double seconds);
 
-/* Add the duration of a call: the median of a kind in this process counts. For CLBLAS_SHIM_LEARN=1
- * and clblas-shim tune. */
+/* Add a call's duration: the median of a kind in this process counts. For CLBLAS_SHIM_LEARN=1 and
+ * clblas-shim tune. */
 void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds);
 

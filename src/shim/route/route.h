@@ -45,8 +45,8 @@ bool clb_route_lapacke(struct clb_entry *entry, struct clb_host_blas *host);
 /* Called when the next library has returned from a declined call of a C name of LAPACK. */
 void clb_route_end_declined(void);
 
-/* Called after a declined call that is `timed` and began then, by clb_now. Only the caller's values
- * are kept meanwhile, so nothing leaks when the next library's xerbla_ jumps out of the call. */
+/* Called after a declined call that is `timed` and began then, by clb_now. Nothing leaks when the
+ * next library's xerbla_ jumps out of the call. */
 void clb_next_end(const struct clb_entry *entry, double begin);
 
 /* complete.c: compute a declined call of xGEMMTR by the next library's xGEMM. Returns 0, or the
@@ -127,8 +127,8 @@ void clb_run_take_progress(struct clb_run *run, clb_status status);
 
 /* ---- complete.c: by the next library ---- */
 
-/* `complete` of a result that is written in parts: after a failure the next library computes each
- * missing part, or all when nothing was written; of xGESV and xPOSV parts of the solution. */
+/* `complete` of a result that is written in parts: the next library computes each missing part, or
+ * all when nothing was written; of xGESV and xPOSV parts of the solution. */
 bool clb_run_complete_parts(struct clb_run *run, clb_status status);
 
 /* The first element of the caller's workspace, if any, becomes the best size that a query says. */
@@ -136,11 +136,9 @@ void clb_run_give_size(const struct clb_run *run);
 
 /* ---- decide.c ---- */
 
-/* The gates that need neither the driver nor a guard of the host's state. CLB_REASONS: the call may
- * be one for the device. */
+/* The gates that need neither the driver nor a guard of the host's state. */
 clb_reason clb_decide(struct clb_run *run);
-/* The other gates, inside clb_thread_state_save/restore. CLB_REASONS: the run's runtime and variant
- * are set, and the call is to run there. */
+/* The other gates, inside clb_thread_state_save/restore: they set the runtime and the variant. */
 clb_reason clb_decide_on_device(struct clb_run *run);
 
 bool clb_run_is_query(const struct clb_run *run);
@@ -158,8 +156,8 @@ struct clb_history_key clb_decide_key(const struct clb_entry *entry,
                                       const struct clb_next_library *next);
 /* Whether the history's decisions count for the call, and it adds to them. */
 bool clb_decide_has_history(const struct clb_run *run);
-/* Whether what calls take is written to a profile: CLBLAS_SHIM_LEARN. Whether such calls are timed
- * on both sides; and the call's duration on the device says something. */
+/* Whether what calls take goes to a profile (CLBLAS_SHIM_LEARN); whether such calls are timed on
+ * both sides; and whether the call's duration on the device says something. */
 bool clb_decide_learns(void);
 bool clb_decide_times_both(const struct clb_run *run);
 bool clb_run_is_learnt(const struct clb_run *run);
@@ -185,8 +183,8 @@ double clb_predict_time_limit(const struct clb_run *run);
 /* Keep the decision of a call that was asked about, for the next one like it. */
 void clb_predict_remember(struct clb_run *run, clb_reason reason);
 
-/* The process's CPU time where the device is the CPU: others that use the CPU lengthen a call, but
- * not its CPU time; else NAN. The call has taken run->seconds on the device since cpu_begin. */
+/* The process's CPU time where the device is the CPU, since others lengthen a call but not that;
+ * else NAN. The call has taken run->seconds on the device since cpu_begin. */
 double clb_predict_cpu_now(const struct clb_device *device);
 void clb_predict_learn(const struct clb_run *run, double cpu_begin);
 
@@ -197,7 +195,7 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds);
 
 /* ---- threshold.c ---- */
 
-/* The work below which a call of a routine is declined: the user's, +inf in mode `off`, 0 in
+/* The work below which a routine's calls are declined: the user's, +inf in mode `off`, 0 in
  * `always`, or, `auto`, what the tables and profiles say. */
 extern struct clb_threshold {
     _Atomic double work;
@@ -217,8 +215,8 @@ static inline bool clb_run_is_small(const struct clb_run *run)
                                             memory_order_relaxed);
 }
 
-/* What is known of a device's times beside a next library sets them: its owner's device is NULL
- * where none is known. And where this process can no longer use a device. */
+/* By what is known of a device's times beside a next library; its device is NULL where nothing is.
+ * And where this process can no longer use a device. */
 struct clb_cost_machine;
 void clb_threshold_settle(const struct clb_cost_machine *owner);
 void clb_threshold_decline_all(void);
@@ -264,8 +262,8 @@ static inline bool clb_calls_are_observed(void)
     return clb_stats_wanted || clb_log_wanted(CLB_LOG_DEBUG);
 }
 
-/* Count and log a call: one that is declined, or one that was computed on the device or, if
- * `recovered`, begun there. Those that another call makes (`inside`) are also counted apart. */
+/* Count and log a call that is declined; or that was computed on the device or, if `recovered`,
+ * begun there. Those that another call makes (`inside`) are also counted apart. */
 void clb_stats_declined(const struct clb_run *run, clb_reason reason);
 void clb_stats_computed(const struct clb_run *run, bool recovered, double seconds_next);
 

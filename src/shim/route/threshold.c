@@ -1,10 +1,10 @@
-/* The work below which a call is declined without a look at anything else: by the names themselves,
- * which compare it with their symbol's min_work and jump to the next library.
+/* The work below which the names themselves decline a call, by a jump to the next library: their
+ * symbol's min_work.
  *
- * It is the user's threshold, or in `auto` the lowest work at which any call may be the device's,
- * by what is known: the tables' thresholds beside such next libraries as have been seen, and, where
- * the device's times are known, the smallest crossover of any device. Where calls are counted or
- * logged min_work stays -infinity, so that all reach clb_route. */
+ * It is the user's threshold, or in `auto` the lowest work at which any call may be the device's:
+ * the tables' thresholds beside such next libraries as have been seen, and, where the device's
+ * times are known, the smallest crossover of any device. Where calls are counted or logged min_work
+ * stays -infinity, so that all reach clb_route. */
 #include "host/process.h"
 #include "profile.h"
 #include "route.h"
@@ -63,7 +63,6 @@ static void set_min_work(void)
 /* What next libraries have been seen, and whether the device's costs are known beside one. */
 enum { SEEN_PLAIN = 1, SEEN_OPTIMISED = 2, SEEN_COSTS = 4, SEEN_COSTS_CPU = 8, SEEN_ANY = 15 };
 
-/* The lowest work at which any call of a kind may be one for the device in `auto`. */
 static double lowest_work(clb_work work, unsigned seen)
 {
     double edge = (seen & SEEN_COSTS_CPU) != 0 ? SMALLEST_CROSSOVER_CPU

@@ -1,8 +1,6 @@
 /* CLBLAS_SHIM_VERIFY: results of the device are checked before the call returns (blas/judge.h).
- *
- * What the call overwrites is copied first where the check or the next library needs it. A result
- * that fails is undone, the device is not used any more, and the call is declined: the next library
- * computes it from the original arguments. */
+ * What the check or the next library needs of what is overwritten is copied first. A result that
+ * fails is undone, the device is not used any more, and the next library computes the call. */
 #include "blas/judge.h"
 #include "engine/kernel/kernel.h"
 #include "engine/ocl/helper.h"
@@ -31,7 +29,6 @@ static void name_first_use(const struct clb_run *run, char name[80])
              clb_routines[run->call->routine].name, run->size_class);
 }
 
-/* Whether this use of a kernel is the first one that is known of. */
 static bool is_first_use(const struct clb_run *run)
 {
     char name[80];
