@@ -412,7 +412,7 @@ static void inner_calls(void *unused)
     expect(run_worthy() && reported("dgemm_", "inside") == 1, "a product behind it is not");
     clb_history_enclose(&entry.call, false, 0);
     expect(run_worthy() && reported("dgemm_", "inside") == 2, "nor one on the device inside");
-    clb_history_leave();
+    clb_history_enclose(NULL, false, 0);
     leave_factorisation(&fast);
     expect(run_worthy(), "a product is not the device's after one that did not return");
     expect_sums("dgemm_");

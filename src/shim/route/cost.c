@@ -94,14 +94,18 @@ enum {
     MACHINES
 };
 
+#define OTHER_START  0.5  /* not known, an H200's */
+#define LINK_UNKNOWN 12e9 /* bytes in a second: PCIe 3.0 with 16 lanes */
+
+/* The last one is any other. */
 static const struct {
     const char *name;
     double start, link;
-} machines[MACHINES] = {
+} machines[MACHINES + 1] = {
 #define CLB_COST_DEVICE(id, name, start, link) {name, start, link},
 #include "cost.def"
 #undef CLB_COST_DEVICE
-};
+    {"", OTHER_START, LINK_UNKNOWN}};
 
 /* Of square calls. */
 struct times {
@@ -128,7 +132,7 @@ static const struct times next_times[THREADS][CLB_KINDS] = {
 static int find_machine(const struct clb_device *device)
 {
     int id = 0;
-    while (id < MACHINES && strstr(device->name, machines[id].name) == NULL)
+    while (strstr(device->name, machines[id].name) == NULL)
         id++;
     return id;
 }
@@ -139,8 +143,8 @@ static double on_line(double x, double x0, double y0, double x1, double y1)
     return exp(log(y0) + log(x / x0) / log(x1 / x0) * log(y1 / y0));
 }
 
-/* Seconds of a call of an order; NAN without times. Below the table's orders a device's call takes
- * as long as at the lowest, above them time grows as work. */
+/* NAN without times. Below the table's orders a device's call takes as long as at the lowest, above
+ * them time grows as work. */
 static double look_up(const struct times *times, clb_side side, clb_precision precision,
                       double order)
 {
@@ -183,9 +187,9 @@ static double by_table(const struct clb_cost_machine *machine, clb_side side, cl
                          precision, clb_cost_order(family, work));
 }
 
-/* An optimised library gives its threads parts of the result, so that small results of a great
- * depth are the work of few: a part has this order at least. How many times as long as the square
- * one of the same work a product takes then; very small results leave kernels half empty, too. */
+/* An optimised library gives each thread a part of the result of this order at least, so that small
+ * results of a great depth are the work of few: times as long as the square product of the same
+ * work. Very small results leave kernels half empty, too. */
 #define THREADS_PART 96.0
 #define DEEP         4.0 /* times the order */
 #define SMALL_RESULT 48.0
@@ -257,8 +261,8 @@ int clb_cost_class_of(double work)
     return class >= 0 && class < CLB_COST_CLASSES ? (int)class : -1;
 }
 
-/* How much longer a square call of `to` takes than one of `from`. Where the tables have only the
- * next library's times, beside another device, both sides' rates are taken to stay as they are. */
+/* How much longer a square call of `to` takes than one of `from`. Without the device's table both
+ * sides' rates are taken to stay as they are. */
 static double growth(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
                      clb_precision precision, double from, double to)
 {
@@ -267,8 +271,8 @@ static double growth(const struct clb_cost_machine *machine, clb_side side, clb_
     return isfinite(ratio) && clb_cost_has(machine->device) ? ratio : to / from;
 }
 
-/* From the nearest times that were measured, and how these grow by the tables. NAN: there are none,
- * or they are far away and there is no table. `near`: they are not far away. */
+/* From the nearest measured times, and how these grow by the tables. NAN: there are none, or they
+ * are far away (not `near`) and there is no table. */
 static double by_profile(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
                          clb_precision precision, double work, bool *near)
 {
@@ -322,7 +326,6 @@ static double of_square(const struct clb_cost_machine *machine, clb_side side, c
 
 /* ---- shapes ---- */
 
-#define LINK_UNKNOWN 12e9 /* bytes in a second: PCIe 3.0 with 16 lanes */
 #define LINK_LATENCY 0.2e-3
 #define LINK_FILL    4e6  /* bytes */
 #define READ_BY_ALL  60e9 /* bytes in a second, by the next library's threads */
@@ -377,9 +380,7 @@ static double copy_seconds(const struct clb_cost_call *call)
 /* Few bytes do not reach the link's rate: half of the latency is due at LINK_FILL. */
 static double link_seconds(const struct clb_device *device, double bytes)
 {
-    const int id = find_machine(device);
-    return bytes / (id < MACHINES ? machines[id].link : LINK_UNKNOWN) +
-           LINK_LATENCY * bytes / (bytes + LINK_FILL);
+    return bytes / machines[find_machine(device)].link + LINK_LATENCY * bytes / (bytes + LINK_FILL);
 }
 
 /* What a call on the device takes beyond the square call of the same work. */
@@ -392,9 +393,9 @@ static double shape_seconds(const struct clb_device *device, const struct clb_co
            link_seconds(device, more_bytes(call)) + tile_seconds(call);
 }
 
-/* The same for the next library, which reads and writes that by its threads. Triangles with few
- * right-hand sides are read by few of them, a single one's at least in long rows. Beside a device
- * that has the host's memory both sides do. */
+/* The same for the next library, whose threads read and write that. Triangles with few right-hand
+ * sides are read by few of them, a single one's at least in long rows. Beside a device that has the
+ * host's memory both sides do. */
 static double next_shape_seconds(const struct clb_cost_machine *machine,
                                  const struct clb_cost_call *call)
 {
@@ -445,24 +446,21 @@ bool clb_cost_has(const struct clb_device *device)
     return find_machine(device) < MACHINES;
 }
 
-#define CPU_START   0.2 /* PoCL's */
-#define OTHER_START 0.5 /* not known, an H200's */
-#define COLD_START  2.0 /* with all kernels to be built */
+#define CPU_START  0.2 /* PoCL's */
+#define COLD_START 2.0 /* with all kernels to be built */
 
-/* A process's end with NVIDIA's driver takes half as long as its start; the rest is what calls
- * beside it lose. */
+/* With NVIDIA's driver a process's end takes half as long as the start; the rest is what calls
+ * lose. */
 #define START_AND_END 2
 
 double clb_cost_of_start(const struct clb_cost_machine *machine)
 {
     if (machine->device == NULL)
         return COLD_START;
-    const int id = find_machine(machine->device);
     if (machine->profile != NULL && machine->profile->start.count > 0)
         return START_AND_END * (double)machine->profile->start.seconds;
-    return id < MACHINES                        ? machines[id].start
-           : clb_device_is_cpu(machine->device) ? CPU_START
-                                                : OTHER_START;
+    return clb_device_is_cpu(machine->device) ? CPU_START
+                                              : machines[find_machine(machine->device)].start;
 }
 
 /* Of the next library's time. A CPU device is hardly faster than an optimised library. */
@@ -500,26 +498,16 @@ void clb_cost_measure_start(struct clb_profile *profile, double seconds)
 /* Calls most of whose time is their shape's say little of square ones. */
 #define LARGEST_SHARE 0.3
 
-/* Seconds of the square call of the class's own work; NAN: the call says nothing of it. */
-static double square_seconds(clb_side side, const struct clb_cost_machine *machine,
-                             const struct clb_cost_call *call, double seconds)
-{
-    const int class = clb_cost_class_of(call->work);
-    const double shape = side == CLB_SIDE_DEVICE ? shape_seconds(machine->device, call) : 0;
-    if (class < 0 || !(seconds > 0) || shape > LARGEST_SHARE * seconds)
-        return NAN;
-    return (seconds - shape) * growth(machine, side, call->family, call->precision, call->work,
-                                      clb_cost_class_work(class));
-}
-
 bool clb_cost_measure(struct clb_profile *profile, clb_side side,
                       const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                       double seconds)
 {
-    const double square = square_seconds(side, machine, call, seconds);
-    if (isnan(square))
-        return false;
     const int class = clb_cost_class_of(call->work);
-    clb_time_add(&profile->side[side].of[call->family][call->precision][class], square);
+    const double shape = side == CLB_SIDE_DEVICE ? shape_seconds(machine->device, call) : 0;
+    if (class < 0 || !(seconds > 0) || shape > LARGEST_SHARE * seconds)
+        return false;
+    clb_time_add(&profile->side[side].of[call->family][call->precision][class],
+                 (seconds - shape) * growth(machine, side, call->family, call->precision,
+                                            call->work, clb_cost_class_work(class)));
     return true;
 }

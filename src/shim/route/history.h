@@ -17,8 +17,8 @@ typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
 
 /* ---- seconds ---- */
 
-/* What calls of a kind take. add: the median of the last five counts, and of an even number the
- * shorter one in the middle, since a first call takes longer. */
+/* What calls of a kind take. add: the median of the last five counts, of an even number the shorter
+ * one in the middle, since a first call takes longer. */
 enum { CLB_TIME_RECENT = 5 };
 struct clb_time {
     float seconds; /* 0: not measured */
@@ -36,8 +36,8 @@ static inline bool clb_prediction_is_known(const struct clb_prediction *predicti
 {
     return isfinite(prediction->device) && isfinite(prediction->next);
 }
-/* Whether the call is one for the device: its side must be faster by a margin, which is larger
- * where the predictions are not from this machine. Both sides must be known. */
+/* Whether the device is faster by a margin, which is larger where the predictions are not from this
+ * machine. Both sides must be known. */
 bool clb_prediction_is_for_device(const struct clb_prediction *prediction);
 
 /* The next library, beside which calls are decided. */
@@ -63,8 +63,8 @@ struct clb_decision {
     unsigned reason; /* a clb_reason, why it is declined */
 };
 
-/* The prediction of the device's seconds for a call with that work becomes what later calls of
- * about that work have shown. The entry is taken from the call that had its place. */
+/* The prediction of the device's seconds for that work becomes what later calls have shown. The
+ * entry is taken from the call that had its place. */
 void clb_history_correct(const struct clb_history_key *key, double work,
                          struct clb_prediction *alone);
 
@@ -79,24 +79,24 @@ void clb_history_decide(const struct clb_history_key *key, const struct clb_deci
 bool clb_history_recall(const struct clb_history_key *key, bool timed,
                         struct clb_decision *decision, bool *asks, unsigned *calls);
 
-/* A call is to be decided that stands for so many. Where the times of such calls are known on both
- * sides, they become the prediction. True: the call should go to the other side than the prediction
- * says, for its time there, which no other thread's call must disturb. */
+/* A call is to be decided that stands for so many. Times that are known on both sides become the
+ * prediction. True: it should go to the other side than the prediction says, for its time there,
+ * which no other thread's call must disturb. */
 bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool disturbed,
                        struct clb_prediction *alone);
 
 /* Such a call has taken so many seconds, undisturbed by other threads' calls. */
 void clb_history_learn(const struct clb_history_key *key, clb_side side, double seconds);
 
-/* Such a call has taken so many seconds on the device, beside calls that made it take `crowding`
- * times as long as alone: what is predicted for its work comes nearer to that. */
+/* Such a call has taken so many seconds on the device, `crowding` times as long as alone: what is
+ * predicted for its work comes nearer to that. */
 void clb_history_learn_work(const struct clb_history_key *key, double seconds, double crowding);
 
 /* ---- other threads' calls ---- */
 
-/* A call of this thread begins on a side: so many seconds alone, and so many as are expected. On
- * the device it is over with `end`; in the next library, from which an error handler may jump, when
- * the thread's next call begins; in any case after twice the expected time. */
+/* A call of this thread begins on a side: seconds alone, and as expected. On the device it is over
+ * with `end`; in the next library, from which an error handler may jump, when the thread's next
+ * call begins; in any case after twice the expected time. */
 void clb_history_begin(clb_side side, double seconds, double expected);
 void clb_history_end(void);
 
@@ -104,19 +104,17 @@ void clb_history_end(void);
  * by their share of its time. */
 double clb_history_beside(const struct clb_prediction *alone);
 
-/* How many times as long as alone a call takes on a side, were so many others of the process there
- * too: the device computes one after the other, and the next library's threads share the CPUs. So
- * all go to the side that is through with them first. Some on each would be quicker, did the
- * device's transfers not wait for CPUs. */
+/* How many times as long as alone a call takes on a side, were so many others there too: the device
+ * computes one after the other, and the next library's threads share the CPUs. Some on each side
+ * would be quicker, did the device's transfers not wait for CPUs. */
 double clb_history_crowding(clb_side side, double others, double threads, double cpus);
 
 /* ---- the declined call that this thread is in ---- */
 
-/* Calls that the next library makes by their names, while it computes a declined call, are inside
+/* Calls that the next library makes by their names while it computes a declined call are inside
  * that one: the report has their time once. Where it `keeps` them they are declined, too, for so
- * many seconds: they are in the time that was predicted for it. */
+ * many seconds, which were predicted for it. NULL: it is over. */
 void clb_history_enclose(const struct clb_call *call, bool keeps, double seconds);
-void clb_history_leave(void);
 bool clb_history_is_inside(const struct clb_call *call);
 bool clb_history_is_kept(const struct clb_call *call);
 
@@ -149,9 +147,8 @@ struct clb_history_entry {
     bool is_long;
 };
 
-/* Of a routine's calls of about the same work: by what the prediction of the device's seconds is
- * multiplied. The version rises when that has moved by more than 2 %. Other fields under the lock.
- */
+/* Of a routine's calls of about the same work: the factor of the device's predicted seconds. The
+ * version rises when that has moved by more than 2 %. Other fields under the lock. */
 struct clb_history_class {
     _Atomic unsigned version;
     unsigned calls;

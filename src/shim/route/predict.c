@@ -20,12 +20,6 @@ static size_t smallest_of(const struct clb_run *run)
     return clb_routine_work(run->call->routine) == CLB_WORK_REFLECT ? smallest / 2 : smallest;
 }
 
-static bool wants_prediction(const struct clb_run *run)
-{
-    return clb_run_is_auto(run) || clb_calls_are_observed() || clb_decide_learns();
-}
-
-/* The prediction for such a device, by what the history knows of such work. */
 static struct clb_prediction predict(struct clb_run *run, const struct clb_device *device)
 {
     const struct clb_cost_machine owner = {.device = device, .next = run->next};
@@ -48,8 +42,8 @@ void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone)
 
 /* ---- decisions ---- */
 
-/* Whether the call is one for such a device. Where the times of both sides are known they decide,
- * else the table's threshold; neither where the user has set a threshold. */
+/* Times of both sides decide where they are known, else the table's threshold; neither where the
+ * user has set a threshold. */
 static clb_reason decide_for_device(const struct clb_device *device, const struct clb_run *run,
                                     const struct clb_prediction *prediction, bool *by_times)
 {
@@ -82,7 +76,7 @@ bool clb_predict_declines(struct clb_run *run)
 {
     const struct clb_device *device = &run->runtime->device;
     bool by_times;
-    if (wants_prediction(run)) {
+    if (clb_run_is_auto(run) || clb_calls_are_observed() || clb_decide_learns()) {
         const struct clb_cost_machine owner = {.device = device, .next = run->next};
         clb_threshold_settle(&owner);
         struct clb_prediction alone = predict(run, device);
@@ -174,8 +168,8 @@ bool clb_predict_declines_start(struct clb_run *run)
     return run->reason != CLB_REASONS;
 }
 
-/* What the call's kind needs besides the kernels of products is made ready now, in the time that a
- * call waits for a start, and counts with that. */
+/* What the call's kind needs besides the kernels of products is made ready in the time that a call
+ * waits for a start, and counts with that. */
 bool clb_predict_has_no_kernels(struct clb_run *run)
 {
     clb_status status = CLB_OK;
@@ -201,8 +195,8 @@ static double undisturbed(double seconds, const struct clb_device *device, doubl
     return fmin(seconds, clb_predict_cpu_now(device) - cpu_begin);
 }
 
-/* Beside other calls, those that it began beside or that have come since, it takes longer than
- * alone. That is not for the profile's file. */
+/* Beside other calls, at its begin or since, it takes longer than alone. That is not for the
+ * file. */
 void clb_predict_learn(const struct clb_run *run, double cpu_begin)
 {
     static atomic_bool start_is_known;
@@ -241,7 +235,6 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
     clb_thread_state_restore(&thread_state);
 }
 
-/* Whether what the next library takes for the call that is declined says something. */
 static bool learns_of_next(const struct clb_run *run)
 {
     return clb_decide_learns() && !isgreater(run->prediction.next, run->alone.next) &&

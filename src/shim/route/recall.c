@@ -1,5 +1,4 @@
-/* What a call reads of the history, without a lock: the decision about a call like it, and whether
- * it is inside another call. */
+/* What a call reads of the history, without a lock. */
 #include "history.h"
 
 #include "host/host.h"
@@ -100,8 +99,7 @@ bool clb_history_recall(const struct clb_history_key *key, bool timed,
 /* ---- the declined call that this thread is in ---- */
 
 /* The call's struct is on the stack, and a call that is inside has a deeper one. So what an error
- * handler leaves here when it jumps out of the call counts no longer when the stack is not that
- * deep. */
+ * handler leaves here when it jumps out counts no longer when the stack is not that deep. */
 static CLB_THREAD struct {
     const struct clb_call *call; /* NULL: none */
     double kept_until;           /* by clb_now; 0: none are */
@@ -124,9 +122,4 @@ void clb_history_enclose(const struct clb_call *call, bool keeps, double seconds
 {
     enclosing.call = call;
     enclosing.kept_until = keeps ? clb_now() + KEEPS_PATIENCE * seconds : 0;
-}
-
-void clb_history_leave(void)
-{
-    enclosing.call = NULL;
 }

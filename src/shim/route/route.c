@@ -1,5 +1,5 @@
-/* The life of a call, the same for all routines: it is described, decided about (decide.c), run on
- * the device by its family, and finished or declined. */
+/* The life of a call: it is described, decided about (decide.c), run on the device by its family,
+ * and finished or declined. */
 #include "engine/kernel/kernel.h"
 #include "route.h"
 
@@ -34,8 +34,8 @@ void clb_run_take_progress(struct clb_run *run, clb_status status)
 
 /* ---- on the device ---- */
 
-/* Why a run has done nothing after all; CLB_REASONS: it has. Only failures of OpenCL count against
- * the device: memory may be in use by another call, and operands may be out of a kernel's range. */
+/* Why a run has done nothing after all. Only failures of OpenCL count against the device: memory
+ * may be in use by another call, and operands may be out of a kernel's range. */
 static clb_reason reason_of_run(const struct clb_run *run)
 {
     if (run->declined != CLB_REASONS)
@@ -146,10 +146,10 @@ static clb_reason run_on_device(struct clb_run *run)
 /* ---- the life of a call ---- */
 
 /* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
- * same routine and sizes: that call is declined without deciding or counting again. Only a value is
- * stored, so nothing leaks when an error handler jumps out of the call; but then one later call of
- * the same routine and sizes may be declined and not counted. */
-static CLB_THREAD struct {
+ * same routine and sizes, which is declined without deciding or counting again. An error handler
+ * that jumps out of the call leaks nothing; but then one later call like it may be declined and not
+ * counted. */
+static CLB_THREAD struct declined {
     const struct clb_symbol *symbol;
     int64_t m, n, k;
 } declined;
@@ -239,8 +239,8 @@ static void open_host(struct clb_run *run, struct clb_next_blas *next)
     run->next = clb_decide_next(run->host, NULL);
 }
 
-/* Why a call that the first gates have let through is declined; `next` is the place for the next
- * library's functions. A product that the history knows needs them only if the device fails. */
+/* `next` is the place for the next library's functions. A product that the history knows needs them
+ * only if the device fails. */
 static clb_reason try_device(struct clb_run *run, struct clb_next_blas *next)
 {
     if (!run->is_known || !run->known.for_device || run->call->kind != CLB_KIND_gemm)
@@ -272,12 +272,8 @@ bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
         reason = try_device(&run, &next);
     if (reason != CLB_REASONS) {
         close_lapacke(&run, false);
-        if (clb_run_is_lapacke(&run)) {
-            declined.symbol = symbol;
-            declined.m = run.m;
-            declined.n = run.n;
-            declined.k = run.k;
-        }
+        if (clb_run_is_lapacke(&run))
+            declined = (struct declined){symbol, run.m, run.n, run.k};
         clb_next_declined = &symbol->next;
         decline(&run, reason);
         if (clb_run_is_predicted(&run))

@@ -1,5 +1,4 @@
-/* Statistics: summed by atomic additions, in a few sets of sums so that threads seldom meet at one,
- * and written at exit. */
+/* Statistics: summed by atomic additions, in a few sets so that threads seldom meet at one. */
 #include "engine/ocl/helper.h"
 #include "host/process.h"
 #include "profile.h"
@@ -205,7 +204,7 @@ void clb_next_end(const struct clb_entry *entry, double begin)
     if (of != NULL && entry->inside)
         add(of, SECONDS_INSIDE, seconds);
     if (entry->encloses)
-        clb_history_leave();
+        clb_history_enclose(NULL, false, 0);
     if (entry->learnt || entry->compared)
         clb_predict_learn_next(entry, seconds);
 }
