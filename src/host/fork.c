@@ -8,8 +8,7 @@
 
 #include <sched.h>
 
-/* The longest that a fork waits for threads that load; the next ones do not wait for the same
- * threads again. */
+/* The longest that a fork waits for threads that load; later ones don't wait for these again. */
 #define LONGEST_WAIT_SECONDS 0.5
 
 _Atomic unsigned clb_process_generation;

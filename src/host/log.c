@@ -36,8 +36,7 @@ static int current_fd(void)
     return STDERR_FILENO;
 }
 
-/* A short or failed write is not reported. A line is shorter than the length that a pipe accepts
- * whole or not at all. */
+/* A short or failed write is not reported. A pipe accepts a line whole or not at all. */
 static void write_line(int fd, const char *line, size_t length)
 {
     _Atomic unsigned *count = &lost[fd == STDERR_FILENO];

@@ -26,8 +26,7 @@
 enum { TIME_SIZE = sizeof "2026-11-25T12:30:00.123456789Z" };
 static const char head[] = "{\"written\":\"";
 
-/* Of the first call, when the names were noted: the working directory, which the program may change
- * before it ends, and the time. */
+/* At the first call: the working directory, which the program may change later, and the time. */
 static char *directory;
 static char first_call[TIME_SIZE];
 
@@ -64,8 +63,7 @@ static int find_standard(const struct stat *file)
     return -1;
 }
 
-/* The name of the file itself, which links may lead to; the caller frees it. A link to nothing gets
- * an empty file. */
+/* The file that links lead to; the caller frees it. A link to nothing gets an empty file. */
 static char *follow_links(const char *path)
 {
     struct stat named;

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Signals are 1 to 64 on Linux. sigaction fails for those that the C library uses itself; they are
- * skipped. */
+/* Signals are 1 to 64 on Linux. sigaction fails for the C library's own, which are skipped. */
 #define SIGNALS 64
 
 /* Loaded objects, by their program headers. */
@@ -82,8 +81,7 @@ static void iterate_objects(int (*callback)(struct dl_phdr_info *, size_t, void 
     clb_load_end();
 }
 
-/* True for a handler of a driver. One outside of all objects counts as the program's: a
- * just-in-time compiler has made it. */
+/* True for a driver's handler. One outside of all objects, from a just-in-time compiler, is not. */
 static bool is_drivers(const struct sigaction *action)
 {
     struct owner owner = {.address = (action->sa_flags & SA_SIGINFO) != 0

@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A caller waits so long for the last threads without sleeping: one that sleeps takes some 0.1 ms
- * to wake in virtual machines. */
+/* A caller waits so long without sleeping: waking takes some 0.1 ms in virtual machines. */
 #define AWAKE_SECONDS 50e-6
 
 struct worker {

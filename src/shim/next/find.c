@@ -291,8 +291,7 @@ static const char *const optimised_names[] = {"openblas_get_config",
                                               "scipy_openblas_get_config64_"};
 
 /* Call i?amax with n = 3 in the low half and a nonzero upper half, with which n is negative. With
- * either width the low half of the result is the index; and 32-bit Fortran integers are read from
- * the low half of the arguments. */
+ * either width the low half of the result, or of Fortran's arguments, counts. */
 bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
 {
     typedef int fortran(const int64_t *, const float *, const int64_t *);
@@ -444,8 +443,7 @@ static bool find_reached(struct library_search *search)
            (!next_first && take(search, dlsym(RTLD_NEXT, search->symbol->name)));
 }
 
-/* Search all loaded objects in load order; unless `any_width`, accept only 32-bit integers where
- * the name does not tell the width. */
+/* In load order; unless `any_width`, accept only 32-bit integers where the name tells no width. */
 static bool find_anywhere(struct library_search *search, bool any_width)
 {
     struct listed listed = {.found = true};
@@ -531,9 +529,8 @@ static struct clb_next_symbol *find_other(const struct clb_symbol *symbol, const
     return &clb_symbol_at((clb_routine)r, clb_symbol_form(symbol))->next;
 }
 
-/* Make the target of another symbol, if there is one, the target of this one, for this caller only:
- * other callers may reach a library that has the symbol itself. Stored if the other symbol's target
- * is. */
+/* Make the target of another symbol that of this one, for this caller only: others may reach a
+ * library that has the symbol itself. Stored if the other symbol's target is. */
 static const struct clb_target *fallback(struct clb_next_symbol *symbol, const void *caller,
                                          struct clb_next_symbol *other, unsigned number)
 {

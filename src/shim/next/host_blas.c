@@ -14,8 +14,7 @@
 
 #define PROBE_FORTRAN(prefix, suffix) #prefix "isamax" #suffix
 #define PROBE_C(prefix, suffix)       PROBE_FORTRAN(prefix, suffix)
-/* Only names that don't tell the integer width are probed: those of reference LAPACK, by isamax_ of
- * its BLAS. */
+/* Only names of reference LAPACK don't tell the integer width: isamax_ of its BLAS does. */
 #define PROBE_LAPACKE(prefix, suffix) "isamax_"
 
 enum {
@@ -285,7 +284,7 @@ static size_t call_host(const struct clb_host_blas *host, const struct clb_call 
 typedef void geqrt_function(const void *m, const void *n, const void *nb, void *a, const void *lda,
                             void *t, const void *ldt, void *work, void *info);
 
-/* Columns of a block of xGEQRT. The triangular factor of a block has this order and tau on its
+/* Columns of a block of xGEQRT, the order of its triangular factor, which has tau on its
  * diagonal. */
 #define BLOCK ((size_t)32)
 
@@ -337,8 +336,7 @@ static size_t fortran_form(const struct clb_symbol *symbol)
                : clb_symbol_form(symbol);
 }
 
-/* The target of another name for the same caller; NULL when there is none or its integers have
- * another width. */
+/* The target of another name for the same caller; NULL: none has integers of this width. */
 static const struct clb_target *same_abi(struct clb_next_symbol *symbol,
                                          const struct clb_entry *entry)
 {
@@ -357,8 +355,7 @@ static bool hold_threads(const struct clb_host_blas *host)
     return clb_next_hold_threads(next->main);
 }
 
-/* The routine that computes calls of a kind for one that is called: that itself where it is of the
- * kind, the first one otherwise. */
+/* Of the kind: the routine that is called where it is of that kind, otherwise the first one. */
 static clb_routine routine_of(clb_kind kind, bool adjoint, clb_routine called)
 {
     const struct clb_routine_info *info = &clb_routines[called];

@@ -60,8 +60,7 @@ static struct clb_call product_into(const struct structured *x, const struct clb
 
 /* ---- xSYMM and xHEMM: blocks of A off the diagonal are general matrices ---- */
 
-/* C += the product with the block of A that begins at (i, j), `depth` deep. It is stored there, or
- * at (j, i) as its transpose. */
+/* C += the product with the block of A at (i, j), or stored transposed at (j, i), `depth` deep. */
 static void add_block(const struct structured *x, const struct clb_rect *rect, size_t i, size_t j,
                       size_t depth)
 {

@@ -143,8 +143,8 @@ static double on_line(double x, double x0, double y0, double x1, double y1)
     return exp(log(y0) + log(x / x0) / log(x1 / x0) * log(y1 / y0));
 }
 
-/* NAN without times. Below the table's orders a device's call takes as long as at the lowest, above
- * them time grows as work. */
+/* NAN without times. Below the table a device's time stays the same, above it time grows as
+ * work. */
 static double look_up(const struct times *times, clb_side side, clb_precision precision,
                       double order)
 {
@@ -449,8 +449,7 @@ bool clb_cost_has(const struct clb_device *device)
 #define CPU_START  0.2 /* PoCL's */
 #define COLD_START 2.0 /* with all kernels to be built */
 
-/* With NVIDIA's driver a process's end takes half as long as the start; the rest is what calls
- * lose. */
+/* NVIDIA's driver takes half as long to end as to start; the rest is what calls lose. */
 #define START_AND_END 2
 
 double clb_cost_of_start(const struct clb_cost_machine *machine)

@@ -1,6 +1,5 @@
-/* decide: which side computes a call. It passes the gates of the table below in order; the first
- * ones need no driver, the others a device. A call like one before is the history's to decide;
- * predict.c has the gates for others. */
+/* decide: which side computes a call. It passes the gates of the table below in order. A call like
+ * one before is the history's to decide; predict.c has the gates for others. */
 #include "engine/kernel/kernel.h"
 #include "route.h"
 
@@ -194,8 +193,8 @@ static bool has_no_kernels(struct clb_run *run)
     return status != CLB_OK;
 }
 
-/* The next library lacks functions that finish the routine if the device fails; but for xGEMMTR,
- * which is composed of products. */
+/* The next library can't finish the routine if the device fails; xGEMMTR is composed of
+ * products. */
 static bool has_no_host(struct clb_run *run)
 {
     if (run->host == NULL)

@@ -42,8 +42,7 @@ void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone)
 
 /* ---- decisions ---- */
 
-/* Times of both sides decide where they are known, else the table's threshold; neither where the
- * user has set a threshold. */
+/* Times decide where both are known, else the table's threshold; neither where the user set one. */
 static clb_reason decide_for_device(const struct clb_device *device, const struct clb_run *run,
                                     const struct clb_prediction *prediction, bool *by_times)
 {
@@ -195,8 +194,7 @@ static double undisturbed(double seconds, const struct clb_device *device, doubl
     return fmin(seconds, clb_predict_cpu_now(device) - cpu_begin);
 }
 
-/* Beside other calls, at its begin or since, it takes longer than alone. That is not for the
- * file. */
+/* Beside other calls, at its begin or since, it takes longer than alone: not for the file. */
 void clb_predict_learn(const struct clb_run *run, double cpu_begin)
 {
     static atomic_bool start_is_known;

@@ -1,5 +1,4 @@
-/* The life of a call: it is described, decided about (decide.c), run on the device by its family,
- * and finished or declined. */
+/* The life of a call: described, decided about, run on the device, and finished or declined. */
 #include "engine/kernel/kernel.h"
 #include "route.h"
 
@@ -147,8 +146,7 @@ static clb_reason run_on_device(struct clb_run *run)
 
 /* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
  * same routine and sizes, which is declined without deciding or counting again. An error handler
- * that jumps out of the call leaks nothing; but then one later call like it may be declined and not
- * counted. */
+ * that jumps out leaks nothing, but one later call like it may be declined and not counted. */
 static CLB_THREAD struct declined {
     const struct clb_symbol *symbol;
     int64_t m, n, k;
@@ -239,8 +237,7 @@ static void open_host(struct clb_run *run, struct clb_next_blas *next)
     run->next = clb_decide_next(run->host, NULL);
 }
 
-/* `next` is the place for the next library's functions. A product that the history knows needs them
- * only if the device fails. */
+/* A product that the history knows needs the next library's functions only if the device fails. */
 static clb_reason try_device(struct clb_run *run, struct clb_next_blas *next)
 {
     if (!run->is_known || !run->known.for_device || run->call->kind != CLB_KIND_gemm)

@@ -17,8 +17,7 @@ static void set_info(const struct clb_run *run, size_t info)
     clb_integer_set(run->call->info, 0, run->call->wide, (int64_t)info);
 }
 
-/* Reference LAPACK does not check that pivots are row indices; the next library gets a call where
- * they are not. */
+/* Reference LAPACK does not check that pivots are row indices; the next library gets such calls. */
 static bool are_rows(const struct clb_call *call)
 {
     for (size_t i = 0; i < call->n; i++) {
