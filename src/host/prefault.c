@@ -112,8 +112,7 @@ struct clb_prefault clb_prefault_begin(void *c, size_t bytes, size_t step, size_
 
 size_t clb_prefault_units(const struct clb_prefault *prefault, size_t end)
 {
-    /* The last of these columns ends in the next unit, where that begins at a huge page's boundary
-     * before its first column. */
+    /* The last column may end in the next unit, which begins at a huge page's boundary. */
     const size_t units = clb_div_up(end, prefault->per_unit) + prefault->solid;
     return clb_min(units, prefault->units);
 }

@@ -120,8 +120,7 @@ static bool replace(const char *temporary, const char *path)
     return good;
 }
 
-/* Try the name itself, then with the process id, then also with numbers, because processes on other
- * machines may have the same id. */
+/* Try the name, then with the process id, then with numbers: other machines have the same ids. */
 static int place(const char *temporary, const char *path)
 {
     for (int i = 0; i < MAX_NAMES; i++) {

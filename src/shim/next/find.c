@@ -49,8 +49,7 @@ static bool keep_loaded(const struct link_map *object)
     return object == NULL || open_loaded(object->l_name, RTLD_NODELETE) == object;
 }
 
-/* The function of that name of an object or of what it needs; NULL: there is none. The object must
- * stay loaded meanwhile. */
+/* The function of an object, which must stay loaded, or of what it needs; NULL: there is none. */
 static void *look_up(const struct link_map *object, const char *name)
 {
     struct link_map *handle = object != NULL ? open_loaded(object->l_name, 0) : NULL;
@@ -137,8 +136,7 @@ struct library_search {
  * end, which is the shim or needs it. Its function of the called name may call; or it has jumped to
  * the shim, after the shim has called it (see `dispatched` in struct clb_next_symbol): then the
  * caller seen is the shim, and the symbol the one that it declined last. A name that differs is a
- * jump within the next library. Other functions of a dispatcher call by name as any library does.
- */
+ * jump within the next library. Its other functions call by name as any library does. */
 static bool is_dispatched(const struct library_search *search)
 {
     const char *name = search->symbol->name;

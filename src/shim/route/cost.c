@@ -336,8 +336,7 @@ static double of_square(const struct clb_cost_machine *machine, clb_side side, c
 #define HOST_RESULTS 20e9  /* of products only the result, which is copied */
 #define TILE         128.0 /* of a product's kernel */
 #define KERNEL_RATE  40e12 /* flops in a second, in double precision, for what is lost in tiles */
-/* Seconds of an element of a panel: on the device, and by the CPU (LU above the height that a
- * device's panel can have; QR). */
+/* Seconds of a panel's element: on the device, and by the CPU (LU of higher panels; QR). */
 #define PANEL_DEVICE 0.1e-9
 #define PANEL_LU     5e-9
 #define PANEL_QR     20e-9

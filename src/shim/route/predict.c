@@ -104,8 +104,7 @@ void clb_predict_remember(struct clb_run *run, clb_reason reason)
 
 /* ---- the start of the device ---- */
 
-/* In `auto` a call waits for the device so many times as long as its start should take, and this;
- * and never for a helper process. */
+/* In `auto` a call waits for so many expected starts and this, and never for a helper process. */
 #define READY_TIMES   3
 #define READY_SECONDS 1.0
 
@@ -115,8 +114,7 @@ double clb_predict_time_limit(const struct clb_run *run)
     return clb_now() + READY_SECONDS + READY_TIMES * clb_profile_start_cost(&owner);
 }
 
-/* Whether the device would have saved what its start costs, had it been there for the calls that it
- * was wanted for so far and for this one. */
+/* Whether the device would have saved its start's cost in all calls so far that wanted it. */
 static bool start_pays(const struct clb_device *device, const struct clb_run *run)
 {
     static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;

@@ -131,8 +131,7 @@ static void count_kernel(struct stats_sums *of, const char *kernel)
     }
 }
 
-/* The prediction for a call, both sides of which are known, and the seconds that the device has
- * saved, or would have in a dry run. */
+/* `saved`: seconds that the device has saved, or would have in a dry run. */
 static void count_prediction(struct stats_sums *of, const struct clb_run *run, double saved)
 {
     if (!clb_run_is_predicted(run))

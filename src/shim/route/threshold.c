@@ -43,8 +43,7 @@ static double work_threshold(const char *routine)
     }
 }
 
-/* Where a device's costs are known, no smaller call is faster on any; on one that is the CPU, which
- * nothing has to be moved to. */
+/* Where costs are known no smaller call is faster on any device, or on one that is the CPU. */
 #define SMALLEST_CROSSOVER     250.0
 #define SMALLEST_CROSSOVER_CPU 138.0
 
