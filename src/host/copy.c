@@ -43,8 +43,7 @@ static void copy_lines_128(char *out, const char *in, const char *ahead, size_t 
     }
 }
 
-/* True when the processor has AVX-512 and the system saves its registers. (GCC's
- * __builtin_cpu_supports would add a constructor to the library.) */
+/* With registers that the system saves. GCC's __builtin_cpu_supports would add a constructor. */
 static bool has_avx512(void)
 {
     unsigned a, b, c, d, low, high;

@@ -1,5 +1,4 @@
-/* The trace: spans of threads and of the device's queues, written at exit in the trace event format
- * that chrome://tracing and Perfetto read. */
+/* The trace: spans of threads and queues, written at exit for chrome://tracing and Perfetto. */
 #include "process.h"
 
 #include <math.h>

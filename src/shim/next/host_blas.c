@@ -284,8 +284,7 @@ static size_t call_host(const struct clb_host_blas *host, const struct clb_call 
 typedef void geqrt_function(const void *m, const void *n, const void *nb, void *a, const void *lda,
                             void *t, const void *ldt, void *work, void *info);
 
-/* Columns of a block of xGEQRT, the order of its triangular factor, which has tau on its
- * diagonal. */
+/* Columns of a block of xGEQRT, the order of a triangular factor, whose diagonal is tau. */
 #define BLOCK ((size_t)32)
 
 static bool host_geqrt(const struct clb_host_blas *host, const struct clb_call *p)

@@ -143,8 +143,7 @@ static double on_line(double x, double x0, double y0, double x1, double y1)
     return exp(log(y0) + log(x / x0) / log(x1 / x0) * log(y1 / y0));
 }
 
-/* NAN without times. Below the table a device's time stays the same, above it time grows as
- * work. */
+/* NAN without times. Below the table a device's stays the same, above it time grows as work. */
 static double look_up(const struct times *times, clb_side side, clb_precision precision,
                       double order)
 {
@@ -261,8 +260,7 @@ int clb_cost_class_of(double work)
     return class >= 0 && class < CLB_COST_CLASSES ? (int)class : -1;
 }
 
-/* How much longer a square call of `to` takes than one of `from`. Without the device's table both
- * sides' rates are taken to stay as they are. */
+/* How much longer a call of `to` takes than one of `from`. Without the table rates stay. */
 static double growth(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
                      clb_precision precision, double from, double to)
 {

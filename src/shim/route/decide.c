@@ -193,8 +193,7 @@ static bool has_no_kernels(struct clb_run *run)
     return status != CLB_OK;
 }
 
-/* The next library can't finish the routine if the device fails; xGEMMTR is composed of
- * products. */
+/* The next library can't finish what the device fails at; xGEMMTR is composed of products. */
 static bool has_no_host(struct clb_run *run)
 {
     if (run->host == NULL)

@@ -132,8 +132,7 @@ static unsigned row_of(double there, bool is_long)
     return is_settled(there) ? needed : needed + (unsigned)ceil(SETTLING / fmax(there, 1e-6));
 }
 
-/* Calls go to the other side in rows, where that is close and what such rows are expected to lose
- * stays below 1 % of the time of all calls. */
+/* Where the other side is close, and rows are expected to lose below 1 % of all calls' time. */
 static bool tries_now(struct clb_history_entry *entry, clb_side better, double here, double there)
 {
     const unsigned row = row_of(there, entry->is_long);
