@@ -84,9 +84,8 @@ static clb_status run_check(void *argument)
     struct dense_check *check = argument;
     struct clb_workspace workspace;
     clb_status status = clb_step_need(check->runtime, check->step, check->variant->precision);
-    CLB_THEN(status,
-             (check->step == CLB_STEP_SYSTEMS ? clb_workspace_open_unchecked : clb_workspace_open)(
-                 &workspace, check->runtime, check->variant, &check->limits));
+    CLB_THEN(status, clb_workspace_open(&workspace, check->runtime, check->variant, &check->limits,
+                                        check->step != CLB_STEP_SYSTEMS));
     if (status == CLB_OK) {
         check->workspace = &workspace;
         status = check->check_all(check);

@@ -46,16 +46,13 @@ struct clb_workspace {
 
 /* The first call builds and checks the kernels; clb_workspace_prepare does nothing else, for
  * callers that must know early whether to decline. CLB_ERR_UNSUPPORTED: they don't work. On failure
- * nothing is held. The third is for the checks. */
+ * nothing is held. Only the checks themselves open one that is not `checked`. */
 clb_status clb_workspace_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
                               const struct clb_gemm_variant *variant,
-                              const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
-clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
-                                        struct clb_runtime *runtime,
-                                        const struct clb_gemm_variant *variant,
-                                        const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
+                              const struct clb_workspace_limits *limits,
+                              bool checked) CLB_MUST_CHECK;
 /* Wait for the queue_set. False: some commands may still be running. */
 bool clb_workspace_finish(struct clb_workspace *workspace);
 /* `idle`: no enqueued command is still running. */

@@ -67,11 +67,24 @@ static const struct clb_workspace *known_for(const struct clb_gemm_variant *vari
     return known != NULL && known->variant == variant ? known : NULL;
 }
 
-clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
-                                        struct clb_runtime *runtime,
-                                        const struct clb_gemm_variant *variant,
-                                        const struct clb_workspace_limits *limits)
+clb_status clb_workspace_prepare(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant)
 {
+    const struct clb_gemm_variant *plain = clb_plain_variant(variant);
+    if (plain == NULL)
+        return CLB_ERR_UNSUPPORTED;
+    return known_for(plain) != NULL ? CLB_OK : clb_workspace_check(runtime, plain);
+}
+
+clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant,
+                              const struct clb_workspace_limits *limits, bool checked)
+{
+    *workspace = (struct clb_workspace){0};
+    if (checked) {
+        CLB_TRY(clb_workspace_prepare(runtime, variant));
+        variant = clb_plain_variant(variant);
+    }
     const struct clb_workspace *known = known_for(variant);
     clb_status status = CLB_OK;
     if (known != NULL)
@@ -85,28 +98,8 @@ clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
     }
     if (status != CLB_OK)
         clb_workspace_close(workspace, true);
-    return status;
-}
-
-clb_status clb_workspace_prepare(struct clb_runtime *runtime,
-                                 const struct clb_gemm_variant *variant)
-{
-    const struct clb_gemm_variant *plain = clb_plain_variant(variant);
-    if (plain == NULL)
-        return CLB_ERR_UNSUPPORTED;
-    return known_for(plain) != NULL ? CLB_OK : clb_workspace_check(runtime, plain);
-}
-
-clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
-                              const struct clb_gemm_variant *variant,
-                              const struct clb_workspace_limits *limits)
-{
-    *workspace = (struct clb_workspace){0};
-    clb_status status = clb_workspace_prepare(runtime, variant);
-    CLB_THEN(status,
-             clb_workspace_open_unchecked(workspace, runtime, clb_plain_variant(variant), limits));
-    if (status == CLB_OK)
-        workspace->direct = clb_direct_prepare(clb_plain_variant(variant)) == CLB_OK;
+    else if (checked)
+        workspace->direct = clb_direct_prepare(variant) == CLB_OK;
     return status;
 }
 

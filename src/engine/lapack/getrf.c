@@ -84,6 +84,11 @@ size_t clb_getrf_width(const void *context, size_t k)
     return left <= lu->tail ? left : lu->nb;
 }
 
+size_t clb_getrf_order_end(const struct clb_getrf_run *lu, size_t k, size_t n)
+{
+    return k < lu->inner ? k + clb_getrf_width(lu, k) : n;
+}
+
 size_t clb_getrf_on_host(const struct clb_host_blas *next, const struct clb_call *call, size_t m,
                          size_t n, void *a, size_t lda, int64_t *ipiv)
 {

@@ -22,19 +22,12 @@ struct getrf_discrete {
     bool ahead;          /* the device factors the panels */
 };
 
-/* The end of the columns from k on, where a panel begins, that are written back in the same row
- * order: the panel, or all columns after the last one. */
-static size_t end_of_order(const struct clb_getrf_run *lu, size_t k, size_t n)
-{
-    return k < lu->inner ? k + clb_getrf_width(lu, k) : n;
-}
-
 /* Add the downloads, each of columns with one row order. */
 static void add_chunks(struct clb_getrf_run *lu, size_t chunk_cols)
 {
     size_t m = lu->x.rows, n = lu->x.cols;
     for (size_t k = 0, end; k < n; k = end) {
-        end = end_of_order(lu, k, n);
+        end = clb_getrf_order_end(lu, k, n);
         for (size_t j = k; j < end; j += chunk_cols) {
             const struct clb_dmat x = {.rows = m, .cols = clb_min(chunk_cols, end - j), .ld = m};
             clb_job_add_columns(&lu->run, true, &x, j)->extent = x.cols;
@@ -106,7 +99,7 @@ static clb_status discrete_write_back(struct getrf_discrete *discrete)
     size_t chunk = 0, n = lu->result->info == 0 ? lu->x.cols : lu->call->n;
     clb_status status = CLB_OK;
     for (size_t k = 0, end; k < n && status == CLB_OK; k = end) {
-        end = end_of_order(lu, k, n);
+        end = clb_getrf_order_end(lu, k, n);
         status = send_order(discrete, end);
         for (size_t j = k; j < end && status == CLB_OK; j += download[chunk++].x.cols)
             status = send_chunk(discrete, chunk, j);

@@ -171,7 +171,7 @@ static clb_status open_ahead(struct getrf_lookahead_run *run)
         return CLB_OK;
     run->ahead = &run->own;
     lu->run.workspace.most_tiles = tiles != BY_DEVICE ? tiles : units > groups ? units - groups : 0;
-    return clb_workspace_open(&run->own, lu->run.runtime, variant, &limits);
+    return clb_workspace_open(&run->own, lu->run.runtime, variant, &limits, true);
 }
 
 static clb_status getrf_lookahead_run_steps(struct getrf_lookahead_run *run)

@@ -15,15 +15,6 @@ struct getrf_writer {
     cl_uint *order; /* each thread's own, one after the other */
 };
 
-/* The end of the panel that contains a column; where it is the last one, of all columns. */
-static size_t end_of_panel(const struct clb_getrf_run *lu, size_t column)
-{
-    size_t end = 0;
-    while (end <= column && end < lu->inner)
-        end += clb_getrf_width(lu, end);
-    return end < lu->inner ? end : lu->x.cols;
-}
-
 static void write_columns(void *context, size_t thread, size_t begin, size_t end)
 {
     const struct getrf_writer *writer = context;
@@ -37,7 +28,8 @@ static void write_columns(void *context, size_t thread, size_t begin, size_t end
         const char *from = writer->from + j * lu->x.ld * element;
         char *to = (char *)call->a + j * call->lda * element;
         if (j >= ordered) {
-            ordered = end_of_panel(lu, j);
+            while (ordered <= j)
+                ordered = clb_getrf_order_end(lu, ordered, lu->x.cols);
             top = ordered < lu->x.cols ? ordered : rows;
             if (top < rows)
                 clb_getrf_order(lu, top, lu->inner, order);

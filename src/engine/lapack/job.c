@@ -18,7 +18,8 @@ struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_var
 
 clb_status clb_job_open(struct clb_job *run, const struct clb_workspace_limits *limits)
 {
-    clb_status status = clb_workspace_open(&run->workspace, run->runtime, run->variant, limits);
+    clb_status status =
+        clb_workspace_open(&run->workspace, run->runtime, run->variant, limits, true);
     run->sees = status == CLB_OK && !run->discrete && clb_queue_shows_memory(run->workspace.queue);
     return status;
 }

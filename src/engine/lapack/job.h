@@ -236,9 +236,11 @@ void clb_getrf_close(struct clb_getrf_run *lu);
 
 /* ---- a step; those with a `context`, a struct clb_getrf_run, are a struct clb_panel_work's --- */
 
-/* Columns of the panel that begins with column k; have the next library factor any part of the
- * matrix, for which info is returned. */
+/* Columns of the panel that begins with column k; the end of those that are written back in its row
+ * order, of n: the panel's, or all after the last one; have the next library factor any part of
+ * the matrix, for which info is returned. */
 size_t clb_getrf_width(const void *context, size_t k);
+size_t clb_getrf_order_end(const struct clb_getrf_run *lu, size_t k, size_t n);
 size_t clb_getrf_on_host(const struct clb_host_blas *next, const struct clb_call *call, size_t m,
                          size_t n, void *a, size_t lda, int64_t *ipiv);
 
