@@ -60,13 +60,10 @@ clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_wor
         at = reflect_place(&reflectors->w[i], at, right ? extent : nb, right ? nb : extent,
                            reflectors->element);
     at = reflect_place(&reflectors->t, at, nb, count, reflectors->element);
-    clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE,
-                                       at * reflectors->element, &reflectors->memory);
-    CLB_THEN(status,
-             clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST,
-                            reflectors->t.ld * count * reflectors->element, &reflectors->host));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, at * reflectors->element,
+                           &reflectors->memory));
+    CLB_TRY(clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST,
+                           reflectors->t.ld * count * reflectors->element, &reflectors->host));
     reflectors->v.mem = reflectors->t.mem = reflectors->memory->mem;
     reflectors->w[0].mem = reflectors->w[1].mem = reflectors->memory->mem;
     return CLB_OK;

@@ -26,11 +26,8 @@ static clb_status potf2_get_program(struct clb_potf2 *block, struct clb_workspac
 static clb_status potf2_get_memory(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
     const size_t bytes = sizeof(cl_int);
-    clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, bytes, &block->state);
-    CLB_THEN(status,
-             clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST, bytes, &block->state_host));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, bytes, &block->state));
+    CLB_TRY(clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST, bytes, &block->state_host));
     memset(block->state_host->host, 0, bytes);
     return clb_queue_write_now(workspace->queue, block->state->mem, 0, bytes,
                                block->state_host->host);
@@ -77,10 +74,9 @@ static clb_status potf2_take(struct clb_potf2 *block, struct clb_workspace *work
 {
     if (block->seen == NULL)
         return CLB_OK;
-    clb_status status = clb_queue_set_await(workspace->queue_set, &block->seen);
-    if (status == CLB_OK)
-        *info = (size_t) * (const cl_int *)block->state_host->host;
-    return status;
+    CLB_TRY(clb_queue_set_await(workspace->queue_set, &block->seen));
+    *info = (size_t) * (const cl_int *)block->state_host->host;
+    return CLB_OK;
 }
 
 clb_status clb_potf2_look(struct clb_potf2 *block, struct clb_workspace *workspace, size_t *info)

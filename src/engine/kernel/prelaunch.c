@@ -176,11 +176,8 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm
     struct clb_queue_set *queue_set;
     if (!clb_device_has(&runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
         return CLB_OK;
-    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
-    if (status != CLB_OK)
-        return status;
-    if (!direct)
-        status = prelaunch_packs(queue_set, variant, 0);
+    CLB_TRY(clb_queue_set_acquire(runtime, &queue_set));
+    clb_status status = direct ? CLB_OK : prelaunch_packs(queue_set, variant, 0);
     CLB_THEN(status, prelaunch_product(queue_set, variant, direct ? of_b : packed));
     for (int ops = direct ? 1 : 0; ops < (direct ? 2 : 4) && status == CLB_OK && raw; ops++)
         status = prelaunch_product(queue_set, variant,

@@ -126,25 +126,21 @@ static clb_status geqrf_bring_in(struct qr_run *qr)
     struct clb_job *run = &qr->run;
     size_t m = qr->x.rows, n = qr->x.cols, first = geqrf_width(qr, 0);
     struct clb_dmat caller;
-    clb_status status;
     if (!run->discrete) {
-        status = clb_job_copy_in(run, &qr->x, first, &caller);
-        if (status != CLB_OK || caller.mem == NULL || first == n)
-            return status;
+        CLB_TRY(clb_job_copy_in(run, &qr->x, first, &caller));
+        if (caller.mem == NULL || first == n)
+            return CLB_OK;
         const struct clb_dmat from = clb_dmat_part(&caller, 0, first, m, n - first);
         const struct clb_dmat to = clb_dmat_part(&qr->x, 0, first, m, n - first);
         return clb_dmat_move_copy(&run->workspace, &from, &to, 0);
     }
-    status = clb_job_buffer(run, CLB_MEMORY_HOST, m * qr->nb * run->element, &qr->panels.pinned);
-    CLB_THEN(status, clb_job_plan(run, CLB_PANELS_UPLOADS + 1));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_buffer(run, CLB_MEMORY_HOST, m * qr->nb * run->element, &qr->panels.pinned));
+    CLB_TRY(clb_job_plan(run, CLB_PANELS_UPLOADS + 1));
     clb_panels_add_uploads(&qr->panels, qr->nb);
     clb_job_add_columns(run, true, &qr->x, 0)->extent = clb_piece_columns(m * run->element, qr->nb);
-    status = clb_job_begin(run);
-    if (status == CLB_OK)
-        clb_panels_copy_in(&qr->panels);
-    return status;
+    CLB_TRY(clb_job_begin(run));
+    clb_panels_copy_in(&qr->panels);
+    return CLB_OK;
 }
 
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,

@@ -45,28 +45,26 @@ static clb_status discrete_open(struct getrf_discrete *discrete)
     size_t widest = clb_max(clb_getrf_width(lu, 0), clb_min(lu->tail, lu->inner));
     size_t chunk_cols = clb_max(CLB_PIECE_BYTES / (m * run->element), 1);
     discrete->ahead = clb_getrf_is_on_device(lu, 0);
-    clb_status status = clb_job_matrix(run, &lu->x);
-    if (status == CLB_OK && !discrete->ahead)
-        status =
-            clb_job_buffer(run, CLB_MEMORY_HOST, m * widest * run->element, &lu->panels.pinned);
-    CLB_THEN(status, clb_job_plan(run, CLB_PANELS_UPLOADS + 2 * n));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_matrix(run, &lu->x));
+    if (!discrete->ahead)
+        CLB_TRY(
+            clb_job_buffer(run, CLB_MEMORY_HOST, m * widest * run->element, &lu->panels.pinned));
+    CLB_TRY(clb_job_plan(run, CLB_PANELS_UPLOADS + 2 * n));
     if (discrete->ahead)
         clb_lookahead_add_uploads(lu);
     else
         clb_panels_add_uploads(&lu->panels, lu->nb);
     add_chunks(lu, chunk_cols);
-    for (size_t i = 0; i < clb_min(CHUNKS, run->downloads) && status == CLB_OK; i++)
-        status = clb_job_buffer(run, CLB_MEMORY_DEVICE, m * chunk_cols * run->element,
-                                &discrete->chunk[i]);
-    CLB_THEN(status, clb_job_buffer(run, CLB_MEMORY_DEVICE, m * sizeof(cl_uint), &discrete->order));
+    for (size_t i = 0; i < clb_min(CHUNKS, run->downloads); i++)
+        CLB_TRY(clb_job_buffer(run, CLB_MEMORY_DEVICE, m * chunk_cols * run->element,
+                               &discrete->chunk[i]));
+    CLB_TRY(clb_job_buffer(run, CLB_MEMORY_DEVICE, m * sizeof(cl_uint), &discrete->order));
     discrete->order_host = calloc(m, sizeof *discrete->order_host);
-    if (status == CLB_OK && discrete->order_host == NULL)
-        status = CLB_ERR_NOMEM;
-    if (status == CLB_OK && lu->solves)
-        status = clb_getrf_make_parts(lu, discrete->progress);
-    return status == CLB_OK ? clb_job_begin(run) : status;
+    if (discrete->order_host == NULL)
+        return CLB_ERR_NOMEM;
+    if (lu->solves)
+        CLB_TRY(clb_getrf_make_parts(lu, discrete->progress));
+    return clb_job_begin(run);
 }
 
 static clb_status send_order(struct getrf_discrete *discrete, size_t end)

@@ -166,14 +166,12 @@ static clb_status inverse_open(struct inverse_run *inverting)
     inverting->a = inverting->x = inverting->y =
         (struct clb_dmat){.rows = call->n, .cols = call->n};
     /* Open nothing if the kernel that skips zeros is known to be wrong. */
-    clb_status status = clb_skip_prepare(run->runtime, run->variant);
-    CLB_THEN(status, clb_job_open(run, &limits));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_skip_prepare(run->runtime, run->variant));
+    CLB_TRY(clb_job_open(run, &limits));
     inverting->kernel = run->workspace.variant->name;
     choose_blocks(inverting);
-    status = clb_skip_prepare(run->runtime, run->workspace.variant);
-    return status == CLB_OK ? open_matrices(inverting) : status;
+    CLB_TRY(clb_skip_prepare(run->runtime, run->workspace.variant));
+    return open_matrices(inverting);
 }
 
 /* ---- the inverse ---- */

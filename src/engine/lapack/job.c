@@ -27,10 +27,9 @@ clb_status clb_job_open(struct clb_job *run, const struct clb_workspace_limits *
 clb_status clb_job_buffer(struct clb_job *run, clb_memory_kind kind, size_t bytes,
                           struct clb_buffer **buffer)
 {
-    clb_status status = clb_buffer_get(run->runtime, kind, bytes, buffer);
-    if (status == CLB_OK)
-        run->buffer[run->buffers++] = *buffer;
-    return status;
+    CLB_TRY(clb_buffer_get(run->runtime, kind, bytes, buffer));
+    run->buffer[run->buffers++] = *buffer;
+    return CLB_OK;
 }
 
 clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x)
@@ -39,12 +38,11 @@ clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x)
     size_t bytes;
     if (x->ld == 0)
         x->ld = clb_dmat_ld(x->rows, run->element);
-    clb_status status = clb_extent_bytes(x->ld, x->cols, x->ld, run->element, &bytes);
-    CLB_THEN(status, clb_job_buffer(run, run->discrete ? CLB_MEMORY_DEVICE : CLB_MEMORY_HOST, bytes,
-                                    &buffer));
-    if (status == CLB_OK)
-        x->mem = buffer->mem;
-    return status;
+    CLB_TRY(clb_extent_bytes(x->ld, x->cols, x->ld, run->element, &bytes));
+    CLB_TRY(
+        clb_job_buffer(run, run->discrete ? CLB_MEMORY_DEVICE : CLB_MEMORY_HOST, bytes, &buffer));
+    x->mem = buffer->mem;
+    return CLB_OK;
 }
 
 clb_status clb_job_complete(struct clb_job *run)

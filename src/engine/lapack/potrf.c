@@ -145,13 +145,11 @@ static clb_status potrf_open(struct potrf_run *chol)
         limits.k = n;
     }
     /* Open nothing if the kernels that read kept panels are known to be wrong. */
-    clb_status status =
-        chol->keeps ? clb_skip_prepare(chol->run.runtime, chol->run.variant) : CLB_OK;
-    CLB_THEN(status, clb_job_open(&chol->run, &limits));
-    if (status != CLB_OK)
-        return status;
+    if (chol->keeps)
+        CLB_TRY(clb_skip_prepare(chol->run.runtime, chol->run.variant));
+    CLB_TRY(clb_job_open(&chol->run, &limits));
     chol->result->kernel = chol->run.workspace.variant->name;
-    status = open_blocks(chol);
+    clb_status status = open_blocks(chol);
     CLB_THEN(status, clb_job_matrix(&chol->run, &chol->x));
     CLB_THEN(status, open_kept(chol));
     CLB_THEN(status, potrf_plan(chol));
@@ -193,8 +191,8 @@ static clb_status potrf_solve(struct potrf_run *chol, size_t k, size_t width)
         .a = part(chol, k, k, width, width), .right = !upper, .upper = upper, .op = CLB_OP_C};
     if (rest == 0)
         return CLB_OK;
-    clb_status status = clb_dmat_pack_triangle(&chol->run.workspace, &triangle);
-    return status == CLB_OK ? clb_dmat_solve(&chol->run.workspace, &triangle, &b) : status;
+    CLB_TRY(clb_dmat_pack_triangle(&chol->run.workspace, &triangle));
+    return clb_dmat_solve(&chol->run.workspace, &triangle, &b);
 }
 
 /* Factor a panel on the device: halve it until a diagonal block fits one work-group. */

@@ -137,10 +137,9 @@ static clb_status write_part(struct solve_run *run, size_t index)
 {
     struct slot *slot = &run->slot[index % 2];
     bool last = index + 1 == run->solve->progress->parts;
-    clb_status status = last ? clb_queue_finish(run->run.workspace.queue) : CLB_OK;
-    CLB_THEN(status, clb_queue_set_await(run->run.workspace.queue_set, &slot->ready));
-    if (status != CLB_OK)
-        return status;
+    if (last)
+        CLB_TRY(clb_queue_finish(run->run.workspace.queue));
+    CLB_TRY(clb_queue_set_await(run->run.workspace.queue_set, &slot->ready));
     copy_part(run, index, true);
     run->solve->progress->written[index] = true;
     return CLB_OK;
@@ -228,16 +227,14 @@ static clb_status bring_in_parts(struct solve_run *run)
     size_t parts = solve->progress->parts;
     const struct clb_rect *last = &solve->progress->part[run->resident - 1];
     run->b = (struct clb_dmat){.rows = last->row + last->rows, .cols = last->col + last->cols};
-    clb_status status = clb_job_matrix(&run->run, &run->a);
-    CLB_THEN(status, clb_job_matrix(&run->run, &run->b));
-    CLB_THEN(status, clb_job_plan(&run->run, 1 + 2 * parts));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_job_matrix(&run->run, &run->a));
+    CLB_TRY(clb_job_matrix(&run->run, &run->b));
+    CLB_TRY(clb_job_plan(&run->run, 1 + 2 * parts));
     clb_job_add_columns(&run->run, false, &run->a, 0);
     for (size_t i = 0; i < 2 * parts; i++)
         add_part(run, i % parts, i >= parts);
-    status = clb_job_begin(&run->run);
-    return status == CLB_OK ? note_pieces(run) : status;
+    CLB_TRY(clb_job_begin(&run->run));
+    return note_pieces(run);
 }
 
 /* Allow the upload of a part that was held back, when its memory is free. */
@@ -246,10 +243,8 @@ static clb_status release_part(struct solve_run *run, size_t parts, size_t index
     struct clb_transfer_queue *transfers = run->run.transfers;
     if (index >= parts || index < run->resident)
         return CLB_OK;
-    clb_status status =
-        clb_transfer_queue_await(transfers, run->run.uploads + index - run->resident, NULL);
-    CLB_THEN(status, clb_transfer_queue_release(transfers, 1 + index, run->run.workspace.queue));
-    return status;
+    CLB_TRY(clb_transfer_queue_await(transfers, run->run.uploads + index - run->resident, NULL));
+    return clb_transfer_queue_release(transfers, 1 + index, run->run.workspace.queue);
 }
 
 static clb_status solve_transferred(struct solve_run *run)
@@ -312,13 +307,12 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     const struct clb_caller a = {solve->call.a, solve->call.lda, solve->cols_a, solve->adjoint_a};
     bool begun = false;
     *solve->progress = (struct clb_gemm_progress){.kernel = variant->name};
-    clb_status status = clb_workspace_prepare(runtime, variant);
-    CLB_THEN(status, solve_make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
-                                      variant->tuning.value[CLB_PARAM_TRSM_PART_MAX]));
-    if (status != CLB_OK)
-        return status;
+    CLB_TRY(clb_workspace_prepare(runtime, variant));
+    CLB_TRY(solve_make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
+                             variant->tuning.value[CLB_PARAM_TRSM_PART_MAX]));
     /* Where memory does not suffice, with half as many parts at once. */
     size_t resident = solve->progress->parts;
+    clb_status status;
     do {
         struct solve_run run = {.run = clb_job_on(runtime, variant, solve->call.precision, a),
                                 .solve = solve,
