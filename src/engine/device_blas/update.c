@@ -310,10 +310,9 @@ static clb_status solve_range(const struct solve *solve, size_t i0, size_t n)
     if (n <= block)
         return solve_block(solve, i0, n);
     size_t n1 = clb_round_up(n / 2, block);
-    clb_status status = solve_range(solve, i0, n1);
-    CLB_THEN(status, trsm_update(solve, i0, n1, n));
-    CLB_THEN(status, solve_range(solve, i0 + n1, n - n1));
-    return status;
+    CLB_TRY(solve_range(solve, i0, n1));
+    CLB_TRY(trsm_update(solve, i0, n1, n));
+    return solve_range(solve, i0 + n1, n - n1);
 }
 
 clb_status clb_dmat_solve(struct clb_workspace *workspace, const struct clb_dmat_triangle *triangle,

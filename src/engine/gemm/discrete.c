@@ -555,11 +555,10 @@ static clb_status read_flag(struct discrete_run *run, size_t s)
     struct clb_step *step = &run->schedule.step[s];
     if (!run->variant->split)
         return CLB_OK;
-    clb_status status =
-        clb_queue_read(run->queue_set[0]->queue, mem_of(run, FLAG, 0), CLB_LINE(0, sizeof(cl_uint)),
-                       (cl_uint *)run->need[WORDS].buffer[0]->host + s, NULL, &step->checked);
-    CLB_THEN(status, clb_queue_flush(run->queue_set[0]->queue));
-    return status;
+    CLB_TRY(clb_queue_read(run->queue_set[0]->queue, mem_of(run, FLAG, 0),
+                           CLB_LINE(0, sizeof(cl_uint)),
+                           (cl_uint *)run->need[WORDS].buffer[0]->host + s, NULL, &step->checked));
+    return clb_queue_flush(run->queue_set[0]->queue);
 }
 
 static clb_status enqueue_all(struct discrete_run *run)

@@ -227,10 +227,9 @@ clb_status clb_getrf_apply(void *context, size_t k, size_t width, size_t first, 
     struct clb_getrf_run *lu = context;
     const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
     const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
-    clb_status status = clb_dmat_move(&lu->run.workspace, &columns, lu->moves);
-    CLB_THEN(status, clb_getrf_update(lu, &lu->run.workspace, &panel, k, first, count,
-                                      kept ? CLB_PACK_KEPT : CLB_PACK_KEEP));
-    return status;
+    CLB_TRY(clb_dmat_move(&lu->run.workspace, &columns, lu->moves));
+    return clb_getrf_update(lu, &lu->run.workspace, &panel, k, first, count,
+                            kept ? CLB_PACK_KEPT : CLB_PACK_KEEP);
 }
 
 const struct clb_panel_work clb_getrf_work = {.width = clb_getrf_width,

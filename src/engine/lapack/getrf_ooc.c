@@ -209,10 +209,9 @@ static clb_status apply_earlier(struct ooc_run *ooc, const struct ooc_block *blo
 {
     struct clb_getrf_run *lu = &ooc->lu;
     const struct clb_dmat panel = slot_of(ooc, &ooc->panel[p], turn);
-    clb_status status = clb_job_await(&lu->run, block->up + 1 + p);
-    CLB_THEN(status, clb_getrf_update(lu, &lu->run.workspace, &panel, ooc->panel[p].first,
-                                      block->first, block->end - block->first, CLB_PACK_KEEP));
-    return status;
+    CLB_TRY(clb_job_await(&lu->run, block->up + 1 + p));
+    return clb_getrf_update(lu, &lu->run.workspace, &panel, ooc->panel[p].first, block->first,
+                            block->end - block->first, CLB_PACK_KEEP);
 }
 
 /* Apply the panels on the block's left; `turn`: how many went through the slots before. */

@@ -45,9 +45,8 @@ static clb_status invert_rows(struct clb_solve *solve, struct clb_workspace *wor
     upper.a = clb_dmat_part(&upper.a, first, first, n - first, n - first);
     upper.at += first;
     inverting->row += part->rows;
-    clb_status status = clb_dmat_solve(workspace, &upper, &y);
-    CLB_THEN(status, clb_dmat_solve(workspace, &packed[1], part));
-    return status;
+    CLB_TRY(clb_dmat_solve(workspace, &upper, &y));
+    return clb_dmat_solve(workspace, &packed[1], part);
 }
 
 clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,

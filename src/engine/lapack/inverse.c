@@ -239,11 +239,10 @@ static clb_status invert(struct inverse_run *inverting, size_t i, size_t m)
     size_t m2 = clb_round_up(m / 2, inverting->base), m1 = m - m2, split = i + m1;
     const struct clb_dmat_triangle triangle = triangle_at(inverting, i, m1);
     const struct clb_dmat beside = stored(inverting, &inverting->x, split, i, m2, m1);
-    clb_status status = invert(inverting, split, m2);
-    CLB_THEN(status, multiply_beside(inverting, i, m1, m2));
-    CLB_THEN(status, clb_dmat_solve(&inverting->run.workspace, &triangle, &beside));
-    CLB_THEN(status, invert(inverting, i, m1));
-    return status;
+    CLB_TRY(invert(inverting, split, m2));
+    CLB_TRY(multiply_beside(inverting, i, m1, m2));
+    CLB_TRY(clb_dmat_solve(&inverting->run.workspace, &triangle, &beside));
+    return invert(inverting, i, m1);
 }
 
 /* ---- the product ---- */

@@ -215,11 +215,10 @@ static clb_status factor_there(struct potrf_run *chol, size_t k, size_t width)
 
 static clb_status step_there(struct potrf_run *chol, size_t k, size_t width)
 {
-    clb_status status = potrf_update(chol, 0, k, k, chol->n - k, k, width);
-    CLB_THEN(status, factor_there(chol, k, width));
-    CLB_THEN(status, clb_queue_flush(chol->run.workspace.queue));
-    CLB_THEN(status, clb_potf2_look(&chol->block, &chol->run.workspace, &chol->result->info));
-    return status;
+    CLB_TRY(potrf_update(chol, 0, k, k, chol->n - k, k, width));
+    CLB_TRY(factor_there(chol, k, width));
+    CLB_TRY(clb_queue_flush(chol->run.workspace.queue));
+    return clb_potf2_look(&chol->block, &chol->run.workspace, &chol->result->info);
 }
 
 /* ---- diagonal blocks by the next library ---- */

@@ -126,11 +126,10 @@ static clb_status enqueue_part(struct solve_run *run, size_t index)
     const struct clb_rect *rect = &run->solve->progress->part[index];
     const struct clb_dmat x = {slot->buffer->mem, 0, rect->rows, rect->cols, run->ld};
     copy_part(run, index, false);
-    clb_status status = enqueue_unmap(run, slot);
-    CLB_THEN(status, run->solve->work->apply(run->solve, &run->run.workspace, &x));
-    CLB_THEN(status, enqueue_map(run, slot, false));
-    CLB_THEN(status, clb_queue_flush(run->run.workspace.queue));
-    return status;
+    CLB_TRY(enqueue_unmap(run, slot));
+    CLB_TRY(run->solve->work->apply(run->solve, &run->run.workspace, &x));
+    CLB_TRY(enqueue_map(run, slot, false));
+    return clb_queue_flush(run->run.workspace.queue);
 }
 
 static clb_status write_part(struct solve_run *run, size_t index)

@@ -744,9 +744,8 @@ clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers, clb_s
 
 clb_status clb_queue_mark(struct clb_queue *queue, clb_event *event)
 {
-    clb_status status = clb_queue_barrier(queue, NULL, event);
-    CLB_THEN(status, clb_queue_flush(queue));
-    return status;
+    CLB_TRY(clb_queue_barrier(queue, NULL, event));
+    return clb_queue_flush(queue);
 }
 
 clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to)
