@@ -138,8 +138,7 @@ void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols,
 /* ---- call.c: the rows of routines.def, one for each precision, and calls of them ---- */
 
 /* What routines compute, X(kind, work): the same for all precisions, and for Hermitian, recursive
- * and adjoint (LQ) forms. `work` is the row of offload.def that holds the threshold, CLB_WORK_...
- */
+ * and adjoint (LQ) forms. `work`: the row of offload.def with the threshold, CLB_WORK_... */
 #define CLB_KIND_TABLE(X)                                \
     X(gemm, PRODUCT)                                     \
     X(gemmtr, PRODUCT) /* a triangle of a product */     \
@@ -206,8 +205,7 @@ double clb_work_of(clb_stem row, double m, double n, double k);
 /* Whether the routine has the flag: see routines.def. */
 bool clb_routine_has_flag(clb_routine routine, char flag);
 
-/* The first routine of a kind in a precision; `adjoint`: that with the flag l, where there is one.
- */
+/* The first routine of a kind in a precision; `adjoint`: with the flag l, if there is one. */
 clb_routine clb_routine_of(clb_kind kind, clb_precision precision, bool adjoint);
 
 /* ---- call.c: calls, and what a signature says of them ----
@@ -268,8 +266,7 @@ struct clb_shape {
 };
 bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *shape);
 
-/* False when beta is zero, so that C is only written; routines without a beta read what they write.
- */
+/* False when beta is zero: C is only written. Routines without a beta read what they write. */
 bool clb_call_reads_c(const struct clb_call *call);
 
 /* The position of the first wrong argument in Fortran's list, from 1, by the checks of reference
@@ -288,8 +285,8 @@ static inline char clb_letter_of_op(clb_op op)
 /* Options and sizes for the log, "NT m=5 n=6 k=7". */
 void clb_call_describe(const struct clb_call *call, char *text, size_t size);
 
-/* Turn a row-major call of BLAS into the column-major call on the same memory. *alpha is where its
- * alpha may be. */
+/* Turn a row-major call of BLAS into the column-major one on its memory; *alpha may hold its alpha.
+ */
 void clb_call_turn(struct clb_call *call, clb_scalar *alpha);
 
 /* Scalars. `real`: of the precision's real type. */
@@ -322,8 +319,7 @@ struct clb_host_blas {
      * for has it. NULL: the library has none, or it is not needed. Where the OpenCL device is the
      * CPU, hold the library's threads while it factors panels. */
     clb_host_function *of[CLB_KINDS];
-    /* The results of xGEQRF, and faster where n is small. False: no memory for it, and nothing was
-     * done. */
+    /* The results of xGEQRF, faster where n is small. False: no memory, and nothing was done. */
     bool (*geqrt)(const struct clb_host_blas *host, const struct clb_call *call);
     /* Have the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
      * threads spin for 25 ms after a call (see src/shim/next/host_blas.c). False: there is no need,

@@ -1,5 +1,4 @@
-/* The table of routines, expanded from routines.def, and what its signatures say of calls: sizes,
- * shapes, checks. */
+/* The table of routines, and what its signatures say of calls: sizes, shapes, checks. */
 #include "blas.h"
 
 #include <string.h>

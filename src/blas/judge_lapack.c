@@ -160,8 +160,7 @@ void clb_judge_gesv(struct judge *v)
         check_b_kept(v);
 }
 
-/* Z*L*U = I where A^-1 = Z*P, by columns of the transposes: the solve from the right keeps this
- * residual small. */
+/* Z*L*U = I where A^-1 = Z*P, transposed: the solve from the right keeps this residual small. */
 void clb_judge_getri(struct judge *v)
 {
     const struct clb_operator before = clb_matrix_before(v, 'A'),

@@ -122,8 +122,7 @@ void clb_judge_equation(struct judge *v, const struct equation *equation);
 /* Of an equation with a solution: columns that were not read, because they are not finite. */
 void clb_judge_unread(struct judge *v, const struct equation *equation);
 
-/* ---- the formulas, by what computes a routine: `ops` in routines.def ----
- */
+/* ---- the formulas, by what computes a routine: `ops` in routines.def ---- */
 
 typedef void clb_formula(struct judge *v);
 #define CLB_FORMULA(kind, work) clb_formula clb_judge_##kind;

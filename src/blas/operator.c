@@ -203,8 +203,7 @@ static void dot_each(double *const sum[CLB_VECTORS], size_t at, double sign, con
     sum[2][at] += sign * c;
 }
 
-/* The sum of x*y, or of sizes. Two sums at a time, so that additions need not wait for one
- * another. */
+/* The sum of x*y, or of sizes, as two sums, whose additions need not wait for one another. */
 enum terms { PRODUCTS, SIZES, SQUARES };
 static inline double term_of(double x, double y, const enum terms terms)
 {

@@ -105,8 +105,7 @@ struct clb_stored_q {
     size_t count;
     const void *tau;
 };
-/* y = Q*y with Q = H(0)*H(1)...; or y = Q^H*y. Sizes stay. *unitary: Q is, as far as checks need
- * it. */
+/* y = Q*y with Q = H(0)*H(1)...; or y = Q^H*y. Sizes stay. *unitary: Q is, enough for checks. */
 clb_status clb_stored_q_apply(const struct clb_stored_q *q, bool adjoint, struct clb_sample *y,
                               bool *unitary) CLB_MUST_CHECK;
 

@@ -56,8 +56,7 @@ extern void (*clb_cl_loaded_hook)(struct clb_cl *table);
 
 const char *clb_cl_error_name(cl_int status);
 
-/* What an error of a function means: it is logged ("what: CL_...") and mapped; memory errors are
- * CLB_ERR_NOMEM. */
+/* Log an error of a function ("what: CL_...") and map it; memory errors are CLB_ERR_NOMEM. */
 CLB_COLD clb_status clb_cl_failed(cl_int status, const char *what) CLB_MUST_CHECK;
 
 CLB_MUST_CHECK static inline clb_status clb_cl_check(cl_int status, const char *what)
@@ -167,8 +166,8 @@ struct clb_program {
     cl_program handle;
     clb_status status;
     bool is_new; /* compiled by this process */
-    /* All that determines the binary: what is stored about it has this in its key. The options are
-     * its end. */
+    /* All that determines the binary, for the key of what is stored of it. The options are its end.
+     */
     char *identity;
     const char *options;
     struct clb_program *next;

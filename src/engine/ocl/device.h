@@ -1,5 +1,4 @@
-/* device: the device in use: what it is like, what is kept for it once it has been started, and its
- * memory. */
+/* device: the device in use: what it is like, what is kept for it once started, its memory. */
 #ifndef CLB_DEVICE_H
 #define CLB_DEVICE_H
 
@@ -34,9 +33,8 @@ typedef enum clb_quirk {
      * kernels than their launches accept. Kernels that run would be refused if it were believed; a
      * launch that really needs too much fails. */
     CLB_QUIRK_UNDERSTATES_LIMITS = 1 << 1,
-    /* nvidia.c: all work-groups of a launch that the device can hold make progress, so that they
-     * may wait for each other. Elsewhere they may run one after the other, and such a kernel hangs.
-     */
+    /* nvidia.c: all work-groups of a launch that the device can hold make progress, so they may
+     * wait for each other. Elsewhere they may run one after the other, and the kernel hangs. */
     CLB_QUIRK_GROUPS_PROGRESS = 1 << 2,
     /* pocl.c: a launch of a kernel that is wider than those before it ends the process when another
      * thread's launch of that kernel ends meanwhile. So the first launch must be the widest. */
@@ -182,8 +180,7 @@ static inline const struct clb_runtime *clb_runtime_peek(void)
                : NULL;
 }
 
-/* Report a call that has failed on the device, or one that has not. Repeated failures quarantine
- * the device. */
+/* Report whether a call failed on the device. Repeated failures quarantine the device. */
 void clb_runtime_report_failure(struct clb_runtime *runtime);
 static inline void clb_runtime_report_success(struct clb_runtime *runtime)
 {
@@ -210,8 +207,7 @@ void clb_runtime_abandon(struct clb_runtime *runtime, double seconds);
 
 /* ---- driver.c: the thread on which drivers start and compile ---- */
 
-/* Until when, by clb_now(), this thread may wait in clb_driver_request; INFINITY, the default: for
- * ever. */
+/* Until when, by clb_now(), this thread may wait in clb_driver_request; by default INFINITY. */
 extern CLB_THREAD double clb_driver_time_limit;
 /* Returns the time before. */
 static inline double clb_driver_set_time_limit(double until)

@@ -54,10 +54,8 @@ static bool is_drivers(pid_t id)
 
 /* Each is pinned to one CPU of the process. Calls are short and the workers sleep between them.
  * Linux may wake all workers on the CPU of the calling thread, and a call of some milliseconds ends
- * before Linux moves one to another CPU: on two CPUs this halves the rate (PoCL 3.1, Linux 6.1,
- * 2026-11: n = 1024 in single precision at 0.5 of OpenBLAS's rate, at 0.9 with pinned workers).
- * PoCL can pin them itself, but to the machine's CPUs instead of the process's, and not when the
- * process has fewer. */
+ * before Linux moves one to another CPU: on two CPUs this halves the rate (PoCL 3.1, Linux 6.1).
+ * PoCL can pin them itself, but to the machine's CPUs, and not when the process has fewer. */
 void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before)
 {
     static struct clb_thread_list now; /* static: the driver starts only once at a time */

@@ -17,9 +17,8 @@
 /* Bytes that stay allocated between calls: few on the host, where the program needs the memory. */
 #define KEEP_HOST   ((uint64_t)64 << 20)
 #define KEEP_DEVICE ((uint64_t)8 << 30)
-/* Large buffers on the host are kept as well, but the system may take their pages until they are
- * written again (MADV_FREE). Allocating the pages anew would cost a twentieth of a factorisation.
- */
+/* Large buffers on the host are kept too, but the system may take their pages until they are next
+ * written (MADV_FREE). Allocating the pages anew would cost a twentieth of a factorisation. */
 #define LARGE_HOST ((size_t)32 << 20)
 #define KEEP_LARGE ((uint64_t)1 << 30)
 
@@ -64,8 +63,7 @@ static struct clb_buffer *unlink_kept(struct clb_buffer **link)
 #define ALL        (BIT(LARGE + 1) - 1)
 #define SMALL      (BIT(CLB_MEMORY_DEVICE) | BIT(CLB_MEMORY_HOST))
 
-/* The bytes of the kept buffers of some classes; *oldest: the link to the one of them that has been
- * kept longest. */
+/* The bytes of the kept buffers of some classes; *oldest: the link to the one kept longest. */
 static uint64_t kept_of(struct clb_pool *pool, unsigned classes, struct clb_buffer ***oldest)
 {
     uint64_t bytes = 0;

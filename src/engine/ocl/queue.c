@@ -233,8 +233,7 @@ static clb_status launch(const struct clb_command *command, cl_uint waits, const
                : failed;
 }
 
-/* Enqueue by the driver's function. An empty wait list must be NULL: drivers refuse anything else.
- */
+/* Enqueue by the driver's function. Drivers refuse an empty wait list that is not NULL. */
 static clb_status enqueue(const struct clb_command *command, cl_event after, void **mapped,
                           cl_event *event)
 {
@@ -291,8 +290,7 @@ static clb_status resolve(const struct clb_event *event, cl_event *handle)
     return event->status != CLB_OK ? event->status : CLB_ERR_OPENCL;
 }
 
-/* Enqueue a command by this thread. `event` is NULL when neither the list nor the caller needs
- * it. */
+/* Enqueue a command by this thread. `event` is NULL when neither list nor caller needs it. */
 static clb_status carry_out(const struct clb_command *command, clb_event event)
 {
     struct clb_queue *queue = command->queue;

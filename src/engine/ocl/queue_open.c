@@ -109,8 +109,7 @@ void clb_event_trace(const struct clb_event *event)
 /* ---- kernel objects ---- */
 
 /* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
- * the one that each kernel of the shim requires by attribute. CLB_OK if the driver does not answer.
- */
+ * the one that the kernel requires by attribute. CLB_OK if the driver does not answer. */
 static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
 {
     size_t group[3] = {1, 1, 1}, most = SIZE_MAX;

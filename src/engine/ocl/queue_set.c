@@ -1,5 +1,4 @@
-/* The queues and kernel objects of one call, and the calls that are on the device at
- * once. */
+/* The queues and kernel objects of one call, and the calls that are on the device at once. */
 #include "cl.h"
 
 #include <stdlib.h>
@@ -40,8 +39,7 @@ void clb_turn_end(struct clb_runtime *runtime)
 
 /* ---- queue sets ---- */
 
-/* A call never waits for a queue set: when all are in use a new one is made, and it is kept for
- * later calls. */
+/* A call never waits for a queue set: when all are in use a new one is made, and then kept. */
 
 #define QUEUES CLB_COUNT_OF(((struct clb_queue_set *)0)->each)
 

@@ -50,8 +50,7 @@ static clb_vendor vendor_by_name(const struct clb_device *device)
     return strcasestr(device->vendor_name, "intel") != NULL ? CLB_VENDOR_INTEL : CLB_VENDOR_OTHER;
 }
 
-/* Numbers that no device has are a driver's errors: what is computed from them must not overflow.
- */
+/* Numbers that no device has are a driver's errors: computing with them must not overflow. */
 enum { MOST_UNITS = 1 << 16, MOST_VECTOR_BYTES = 1 << 10 };
 #define MOST_GROUP ((size_t)1 << 16)
 #define MOST_BYTES ((uint64_t)1 << 50)

@@ -50,8 +50,7 @@ bool clb_nvidia_needs_patch(const char *source);
 struct clb_text;
 bool clb_nvidia_patch(const char *ptx, struct clb_text *patched);
 
-/* Writes what identifies PoCL's cache of programs: another value means that it may have lost some.
- */
+/* Writes what identifies PoCL's cache of programs: if it changes, some may have been lost. */
 void clb_pocl_identify_cache(char *text, size_t size);
 /* NULL, or why the platform of this name must not be asked for its devices. Removes damaged
  * programs from PoCL's cache. */
@@ -59,8 +58,7 @@ const char *clb_pocl_refusal(const char *platform_name);
 /* Called when kernels have passed their checks on a device: a file of them in PoCL's cache that is
  * another one later is damaged. */
 void clb_pocl_store_sums(const struct clb_device *device);
-/* Called before and after PoCL starts, to undo its change of the environment. `restore` frees
- * `saved`. */
+/* Undo PoCL's change of the environment: called around its start. `restore` frees `saved`. */
 char *clb_pocl_save_environment(void);
 void clb_pocl_restore_environment(char *saved);
 

@@ -145,8 +145,7 @@ bool clb_cache_has_room(const char *path)
 
 /* ---- keys ---- */
 
-/* As FNV-1a, but eight bytes at a time. Each step is one to one, so that no change of one word is
- * lost. */
+/* As FNV-1a, but by eight bytes. Each step is one to one, so no change of one word is lost. */
 static uint64_t hash(uint64_t seed, const void *data, size_t size)
 {
     const unsigned char *bytes = data;

@@ -85,8 +85,7 @@ struct clb_outdated {
     bool kernels; /* of `warm`, or of programs */
     bool tuning;  /* of `tune` */
 };
-/* With `remove`, as the helper does, each file of another version is removed that was not used for
- * a week. */
+/* With `remove`, as in the helper, files of other versions unused for a week are removed. */
 struct clb_outdated clb_store_visit_outdated(bool remove);
 
 #endif

@@ -59,8 +59,7 @@ void clb_bar_clear(void);
 
 void clb_json_print(const json_t *result); /* on a line of its own */
 
-/* Loops over the elements of an array, and over the members of an object, in which `break` is not
- * allowed. */
+/* Loops over the elements of an array and the members of an object. `break` is not allowed. */
 #define CLB_EACH(element, array)                                                         \
     for (size_t element##_at = 0; element##_at < json_array_size(array); element##_at++) \
         for (json_t *element = json_array_get(array, element##_at); element != NULL; element = NULL)
@@ -90,11 +89,9 @@ static inline bool clb_is_true(const json_t *object, const char *key)
 
 /* ---- start.c: files of the installation, programs under the shim ---- */
 
-/* The library. NULL after a message: it is not where it was installed. Kept until the process ends.
- */
+/* The library, the helper and the ladder: where they were installed, or NULL after a message. The
+ * text is kept until the process ends. */
 const char *clb_find_library(void);
-
-/* The helper process and the ladder, as clb_find_library. */
 const char *clb_find_helper(void);
 const char *clb_find_ladder(void);
 

@@ -1,5 +1,4 @@
-/* clblas-shim doctor: whether the shim works here, for a program or a running process, and if not,
- * why. */
+/* clblas-shim doctor: whether the shim works here, for a program or a process, and why not. */
 #include "doctor.h"
 #include "engine/ocl/store.h"
 
@@ -74,8 +73,7 @@ static json_t *answer_link(void *unused)
     return clb_measure_start(&measure, CLB_S) ? clb_measure_link(&measure) : NULL;
 }
 
-/* The next libraries of which there is a profile for the device: first lines of the keys of
- * route/profile.c. */
+/* The next libraries with a profile for the device, by the keys of route/profile.c. */
 static json_t *list_profiles(const char *folder, const char *device)
 {
     json_t *libraries = json_array();

@@ -1,5 +1,4 @@
-/* doctor: whether the shim works here. Everything it finds is a finding; the verdict is the worst
- * one. */
+/* doctor: whether the shim works here. The verdict is the worst of the findings. */
 #ifndef CLB_DOCTOR_H
 #define CLB_DOCTOR_H
 
@@ -27,8 +26,7 @@ void clb_doctor_next(const json_t *next, const json_t *devices, bool of_program)
 
 /* ---- doctor_program.c ---- */
 
-/* Run a program under the shim and judge what became of its calls. 0, or an exit status after a
- * message. */
+/* Run a program under the shim and judge its calls. 0, or an exit status after a message. */
 int clb_doctor_program(char **program, const json_t *devices, json_t *result);
 
 /* ---- doctor_process.c ---- */

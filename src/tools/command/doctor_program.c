@@ -233,8 +233,7 @@ static const char *find_setting(void)
                : NULL;
 }
 
-/* What the calls on the device save, in seconds: as the library has predicted, or by the rate of
- * the next BLAS. */
+/* Seconds that the calls on the device save: as predicted, or by the rate of the next BLAS. */
 static double estimate_saved(const json_t *all, const json_t *next)
 {
     const double rate = clb_number_of(next, "flops");

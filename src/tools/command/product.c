@@ -11,8 +11,7 @@ clb_status clb_resident_open(struct clb_resident *r, struct clb_queue_set *queue
     struct clb_runtime *runtime = queue_set->runtime;
     const bool raw = clb_gemm_reads_raw(variant);
     const size_t part = clb_part_depth(variant, runtime->device.units, m, n, k);
-    /* Split families raise a flag that nobody looks at here: the operands are within their range.
-     */
+    /* Nobody looks at the flag of split families: the operands are within their range. */
     const size_t bytes[] = {
         [CLB_OPERAND_A] = raw ? 0 : clb_packed_bytes(variant, CLB_OPERAND_A, m, k),
         [CLB_OPERAND_B] = raw ? 0 : clb_packed_bytes(variant, CLB_OPERAND_B, n, k),

@@ -63,8 +63,7 @@ static void extend(json_t *list, const json_t *more)
     }
 }
 
-/* Add numbers, join strings and lists, and do the same with the members of objects. Both have been
- * checked. */
+/* Add numbers, join strings and lists, and so with members of objects. Both have been checked. */
 static void add(json_t *sum, const json_t *report)
 {
     CLB_EACH_MEMBER(key, value, report) {

@@ -145,8 +145,7 @@ void clb_preload(const char *library)
     free(list);
 }
 
-/* The terminal sends its signals to both processes, so only those of other processes are passed on.
- */
+/* The terminal signals both processes, so only signals of other processes are passed on. */
 static int await_program(pid_t child, const sigset_t *all)
 {
     for (;;) {

@@ -11,8 +11,7 @@ double clb_median(double *values, size_t count); /* sorts */
  * sizes that the routine has not are ignored. */
 struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs);
 
-/* Give the call its matrices, in memory that is kept for the next time; ends the process where
- * there is none. */
+/* Give the call its matrices, in memory kept for the next time; without memory the process ends. */
 void clb_trial_fill(struct clb_call *call, bool ilp64);
 
 /* Call the function, by Fortran's conventions, so many times, fewer when `limit` seconds have

@@ -6,8 +6,7 @@
  * drivers spin for a while after a call; after a turn they sleep, so a row's first calls don't
  * count. The rows' medians go to the profile, in place of what the children's library has written.
  * Where the device was much faster at two sizes of a routine, and its times are known (cost.def),
- * larger ones are not measured: the table's times, times the ratio to those that were, say enough.
- */
+ * larger ones are not measured: the table's times, scaled to those that were, say enough. */
 #include "measure.h"
 #include "trial.h"
 #include "shim/route/profile.h"

@@ -13,13 +13,11 @@
 #include <unistd.h>
 
 #define PATIENCE 90 /* seconds; a candidate that takes longer hangs */
-/* Gains below are noise: of a first look, and of two rates that were measured one after the other.
- */
+/* Gains below are noise: of a first look, and of two rates measured one after the other. */
 #define LOOKS_BETTER 1.02
 #define IS_BETTER    1.01
 
-/* What children have found, in memory that they share; the rate, which is of the last one, is set
- * last. */
+/* What children have found, in shared memory; the rate, of the last one, is set last. */
 static struct answer {
     char class[32];
     struct clb_gemm_tuning tuning;
