@@ -52,10 +52,11 @@ static json_t *list_pieces(long pid, const char *name, char end, const char *mar
 
 static bool has_preload(long pid)
 {
-    json_auto_t *variables = list_pieces(pid, "environ", '\0', "LD_PRELOAD=");
+    json_auto_t *variables = list_pieces(pid, "environ", '\0', "");
     bool found = false;
     CLB_EACH_MEMBER(variable, unused, variables)
-        found = found || strstr(variable, "libclblas_shim") != NULL;
+        found = found || (strncmp(variable, "LD_PRELOAD=", 11) == 0 &&
+                          strstr(variable, "libclblas_shim") != NULL);
     return found;
 }
 
