@@ -296,8 +296,8 @@ static void fail_cold(void *argument)
     run(cold->family, 0);
 }
 
-/* The first call of a process, with compiled kernels from the cache. About 8 of its allocations, in a
- * sample 4: a child takes most of a second. */
+/* The first call of a process, with compiled kernels from the cache. About 8 of its allocations, in
+ * a sample 4: a child takes most of a second. */
 static void test_cold(const struct family *family)
 {
     struct cold cold = {family, 0};
