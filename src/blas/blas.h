@@ -1,8 +1,8 @@
 /* blas: the problems of BLAS and LAPACK as the layers above describe them, and what the CPU does
  * with the caller's matrices.
  *
- * Matrices belong to the caller and are column-major in host memory; a column-major rows x cols
- * operand occupies (cols-1)*ld + rows elements, and nothing else is touched. */
+ * Matrices belong to the caller and are column-major in host memory; of a rows x cols operand only
+ * its (cols-1)*ld + rows elements are touched. */
 #ifndef CLB_BLAS_H
 #define CLB_BLAS_H
 
@@ -14,9 +14,8 @@ struct clb_rect {
 
 /* ---- products ---- */
 
-/* How an operand is stored. Of the last three structures only one triangle is read; on the diagonal
- * of a Hermitian matrix only the real parts are read, on that of a unit triangular matrix
- * nothing. */
+/* How an operand is stored. Of the last three only one triangle is read; on the diagonal of a
+ * Hermitian matrix only the real parts, on that of a unit triangular one nothing. */
 typedef enum {
     CLB_STRUCTURE_GENERAL,
     CLB_STRUCTURE_SYMMETRIC,
@@ -24,7 +23,6 @@ typedef enum {
     CLB_STRUCTURE_TRIANGULAR
 } clb_structure;
 
-/* A number of the problem's precision. */
 typedef union clb_scalar {
     float s[2]; /* re, im */
     double d[2];
@@ -41,8 +39,7 @@ struct clb_gemm_operand {
 typedef enum { CLB_REGION_FULL, CLB_REGION_UPPER, CLB_REGION_LOWER } clb_region;
 
 /* C := sum over terms of alpha[t]*op(A[t])*op(B[t]) + beta*C, on the region of C only. op(A) is m x
- * k, op(B) k x n, C m x n; m = n where the region is a triangle. None of m, n, k is 0. The matrices
- * are of type `precision`.
+ * k, op(B) k x n, C m x n; m = n where the region is a triangle. None of m, n, k is 0.
  *
  *   gemm           one term, general operands, all of C
  *   symm, hemm     one operand is symmetric or Hermitian
@@ -51,9 +48,9 @@ typedef enum { CLB_REGION_FULL, CLB_REGION_UPPER, CLB_REGION_LOWER } clb_region;
  *   trmm           one operand is triangular, in_place, beta = 0
  *   gemmtr         general operands, a triangle
  *
- * Any combination of these is computed, with these limits: at most one operand of a term is not
- * general; an operand in place is general and not transposed; two different alphas are conjugates,
- * and then the two terms without alpha are adjoints of each other, as in her2k. */
+ * Any combination is computed, with these limits: at most one operand of a term is not general; an
+ * operand in place is general and not transposed; two different alphas are conjugates, and then the
+ * two terms without alpha are adjoints of each other, as in her2k. */
 struct clb_gemm {
     clb_precision precision;
     size_t m, n, k, terms;
@@ -68,7 +65,7 @@ struct clb_gemm {
 
 /* ---- merge.c ---- */
 
-/* On the CPU: Y(i, j) = X(order[i], j), for `rows` rows of Y. */
+/* Y(i, j) = X(order[i], j), for `rows` rows of Y. */
 void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
                       const void *x, size_t ldx, void *y, size_t ldy);
 
@@ -76,12 +73,10 @@ void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const u
 const void *clb_scalar_of(clb_precision precision, int x);
 bool clb_scalar_equal(clb_precision precision, const void *x, const void *y);
 
-/* On the CPU: C = alpha*P + beta*C, which writes a finished tile P (ldp) to the caller's matrix.
- * With beta = 0 C is not read. */
+/* C = alpha*P + beta*C for a finished tile P (ldp). With beta = 0 C is not read. */
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
                     size_t ldp, const void *beta, void *c, size_t ldc);
 
-/* True when no element of P is infinite or NaN. */
 bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void *p, size_t ldp);
 
 /* The parts of C that a run has written. They cover C without overlap; each is written completely
@@ -93,14 +88,14 @@ struct clb_gemm_progress {
     const char *kernel; /* the variant that computed the last part */
 };
 
-/* So many parts, none of which is written; the caller sets their rectangles. */
+/* None of the parts is written; the caller sets their rectangles. */
 clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts) CLB_MUST_CHECK;
 void clb_gemm_progress_free(struct clb_gemm_progress *progress);
 
-/* Called when a command, or clFinish at the end of a run, turns out to have failed. The parts that
- * are written came from commands that reported success, so they are kept. But where C is not an
- * operand all parts are marked as not written and computed again, because some drivers report only
- * in clFinish that a kernel was not run. Returns the status that the run must return. */
+/* Called when a command, or clFinish at the end of a run, has failed. Parts that are written are
+ * kept, since their commands reported success; but where C is not an operand all are marked as not
+ * written, because some drivers report only in clFinish that a kernel was not run. Returns the
+ * status that the run must return. */
 clb_status clb_gemm_distrust(const struct clb_gemm *problem,
                              struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
@@ -110,8 +105,8 @@ clb_status clb_gemm_distrust(const struct clb_gemm *problem,
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                    void *y, size_t ldy, bool conjugate, bool alone);
 
-/* By the calling thread alone: Y = X in the entries (i, j) with i >= diagonal + j, or i <= diagonal
- * + j if `upper`; other entries of Y are neither read nor written. */
+/* By the calling thread: Y(i, j) = X(i, j) where i >= diagonal + j, or i <= diagonal + j if
+ * `upper`; other entries of Y are neither read nor written. */
 void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
                         size_t cols, const void *x, size_t ldx, void *y, size_t ldy);
 
@@ -123,21 +118,20 @@ static inline void clb_part_rows(char part, size_t rows, size_t col, size_t *beg
     *end = part == 'U' || part == 'u' ? clb_min(rows, col + (part == 'U')) : rows;
 }
 
-/* True when that part of X (rows x cols) has a NaN. */
+/* Whether that part of X (rows x cols) has a NaN. */
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                  char part);
 
-/* For such a part of a square matrix of order n > 0: true when it has no NaN and no infinity. */
+/* Whether that part of a square matrix of order n > 0 has neither NaN nor infinity. */
 bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const void *x,
                             size_t ldx);
-/* Copy such a part of the first `cols` columns of a matrix, or with 0 all of them. Nothing outside
- * the part is read or written. */
+/* Copy that part of the first `cols` columns. Nothing outside it is read or written. */
 void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols, const void *x,
                    size_t ldx, void *y, size_t ldy);
 
 /* ---- call.c: the rows of routines.def, one for each precision, and calls of them ---- */
 
-/* What routines compute, X(kind, work): the same for all precisions, and for Hermitian, recursive
+/* X(kind, work): what routines compute, the same for all precisions, and for Hermitian, recursive
  * and adjoint (LQ) forms. `work`: the row of offload.def with the threshold, CLB_WORK_... */
 #define CLB_KIND_TABLE(X)                                \
     X(gemm, PRODUCT)                                     \
@@ -202,7 +196,7 @@ extern const struct clb_routine_info clb_routines[CLB_ROUTINES];
 /* The work formula of a row, for the sizes that it names. */
 double clb_work_of(clb_stem row, double m, double n, double k);
 
-/* Whether the routine has the flag: see routines.def. */
+/* Whether the routine has this letter in `flags`. */
 bool clb_routine_has_flag(clb_routine routine, char flag);
 
 /* The first routine of a kind in a precision; `adjoint`: with the flag l, if there is one. */
@@ -210,21 +204,20 @@ clb_routine clb_routine_of(clb_kind kind, clb_precision precision, bool adjoint)
 
 /* ---- call.c: calls, and what a signature says of them ----
  *
- * A call of any routine: the arguments under their names, of column-major matrices. From the entry
- * to the algorithms, to the next library and to the check of a result it is described by this. */
+ * A call of any routine on column-major matrices, from the entry to the algorithms, the next
+ * library and the check of a result. */
 
 #define CLB_OP_INVALID ((clb_op)-1)
 
 struct clb_call {
     clb_routine routine;
-    clb_kind kind;           /* the routine's, */
-    clb_precision precision; /* and its */
+    clb_kind kind; /* the routine's */
+    clb_precision precision;
     char invalid; /* the first side, uplo or diag that is none, as in the signature; l: layout */
 
     bool right, upper, unit;
     clb_op transa, transb; /* transa also where there is one trans; CLB_OP_INVALID: none */
-    /* In calls that are not checked yet these may be negative: see clb_call_size. m = n where the
-     * routine has no m. */
+    /* Before the checks these may be negative: see clb_call_size. m = n where there is no m. */
     size_t m, n, k, nrhs, lda, ldb, ldc;
     const void *alpha, *beta;
     void *a, *b, *c, *ipiv, *tau;
@@ -234,8 +227,7 @@ struct clb_call {
     bool wide; /* ipiv and info have 64-bit integers */
 };
 
-/* Set the routine, its kind and precision, and m where it has none. clb_call_of: a call without
- * arguments. */
+/* Set the routine, kind and precision, and m where it has none. clb_call_of: without arguments. */
 void clb_call_set_routine(struct clb_call *call, clb_routine routine);
 struct clb_call clb_call_of(clb_routine routine);
 /* The same arguments for a routine of a kind that may be another one, xGETRF in xGESV. Then its
@@ -244,13 +236,13 @@ struct clb_call clb_call_as(const struct clb_call *call, clb_kind kind);
 /* The call that computes a rectangle of C or of B, which must not depend on the rest of it: of a
  * product, a triangular routine, xORMQR; whole columns where A is factored or its factors are. */
 struct clb_call clb_call_part(const struct clb_call *call, const struct clb_rect *rect);
-/* True for LQ: what QR computes of the adjoint matrices, whose rows and columns are exchanged. */
+/* LQ: what QR computes of the adjoint matrices, whose rows and columns are exchanged. */
 static inline bool clb_call_is_adjoint(const struct clb_call *call)
 {
     return clb_routine_has_flag(call->routine, 'l');
 }
 
-/* Whether the routine has an argument of this letter: see routines.def. */
+/* Whether the routine's signature has this letter: see routines.def. */
 bool clb_signature_has(const struct clb_call *call, char letter);
 
 /* The value of a letter of `shapes`, `limits` or `sizes`. */
@@ -272,12 +264,12 @@ bool clb_call_reads_c(const struct clb_call *call);
 /* The position of the first wrong argument in Fortran's list, from 1, by the checks of reference
  * BLAS and LAPACK; 0 when all are right. */
 int clb_call_first_wrong(const struct clb_call *call);
-/* Whether a matrix that a valid call writes shares memory with another one of it, which BLAS and
- * LAPACK don't allow. Triangles count as squares. */
+/* Whether a matrix that a valid call writes shares memory with another of its matrices, which BLAS
+ * and LAPACK don't allow. Triangles count as squares. */
 bool clb_call_overlaps(const struct clb_call *call);
 /* True when a valid call leaves nothing to compute on a device: a size is zero, or alpha is. */
 bool clb_call_is_quick(const struct clb_call *call);
-/* The letter of an option; of an invalid one '?'. */
+/* '?' for an invalid option. */
 static inline char clb_letter_of_op(clb_op op)
 {
     return op == CLB_OP_N ? 'N' : op == CLB_OP_T ? 'T' : op == CLB_OP_C ? 'C' : '?';
@@ -285,8 +277,7 @@ static inline char clb_letter_of_op(clb_op op)
 /* Options and sizes for the log, "NT m=5 n=6 k=7". */
 void clb_call_describe(const struct clb_call *call, char *text, size_t size);
 
-/* Turn a row-major call of BLAS into the column-major one on its memory; *alpha may hold its alpha.
- */
+/* Make a row-major call of BLAS column-major, on its memory; *alpha may hold its alpha. */
 void clb_call_turn(struct clb_call *call, clb_scalar *alpha);
 
 /* Scalars. `real`: of the precision's real type. */
@@ -322,8 +313,8 @@ struct clb_host_blas {
     /* The results of xGEQRF, faster where n is small. False: no memory, and nothing was done. */
     bool (*geqrt)(const struct clb_host_blas *host, const struct clb_call *call);
     /* Have the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
-     * threads spin for 25 ms after a call (see src/shim/next/host_blas.c). False: there is no need,
-     * and nothing to release. */
+     * threads spin for 25 ms after a call (see src/shim/next/host_blas.c). False: nothing to
+     * release. */
     bool (*hold_threads)(const struct clb_host_blas *host);
 };
 

@@ -231,7 +231,6 @@ int clb_call_first_wrong(const struct clb_call *call)
     return 0;
 }
 
-/* Whether two matrices share memory. */
 static bool have_common(const struct clb_shape *x, const struct clb_shape *y, size_t size)
 {
     const int64_t ld = (int64_t)(x->cols > 1 ? x->ld : y->ld);

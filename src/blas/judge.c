@@ -39,15 +39,15 @@ struct clb_operator clb_matrix_before(const struct judge *v, char name)
 
 /* ---- the vectors ---- */
 
-/* The same for every call: it has nothing to do with what is computed. */
+/* The same for every call, whatever it computes. */
 static double next_sign(uint64_t *state)
 {
     *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return *state >> 63 != 0 ? 1 : -1;
 }
 
-/* The signs of one vector may let errors in several entries of a row cancel each other: where the
- * errors are r times the bound, in about one case of r; those of all three in one of r^3. */
+/* With one vector, errors in several entries of a row may cancel each other: where the errors are r
+ * times the bound, in about one case of r; with all three in one of r^3. */
 void clb_set_vectors(struct judge *v, size_t n, const double *magnitude)
 {
     const bool entries = v->question->entries;
@@ -144,8 +144,7 @@ void clb_judge_fail(struct judge *v, const char *what)
 }
 
 /* How many roundoffs of its size an entry may be off. The deviations of the signs are below 9 but
- * in one case of 10^17, and never above the root of their number; and the sums of the check itself
- * have errors. */
+ * in one case of 10^17, and never above the root of their number; the check's sums have errors. */
 static double factor_of(const struct judge *v, double terms)
 {
     const double most = v->question->entries ? 1 : fmin(9, sqrt((double)v->x.n));
@@ -155,8 +154,7 @@ static double factor_of(const struct judge *v, double terms)
     return (clb_is_complex(v) ? 2 : 1) * v->unit * most * terms + most * own;
 }
 
-/* Entries of y should be zero, within `terms` roundoffs of their size. What is off where a sum may
- * overflow is not judged. */
+/* What is off where a sum may overflow is not judged. */
 void clb_judge_entries(struct judge *v, double terms)
 {
     struct clb_verdict *verdict = v->verdict;
@@ -185,8 +183,8 @@ void clb_judge_entries(struct judge *v, double terms)
     }
 }
 
-/* The same by norms: |y| <= terms*u*|sizes|. The norm of a sum with random signs is below 10 times
- * the root of the sum of squares but in one case of 10^17. */
+/* By norms: |y| <= terms*u*|sizes|. The norm of a sum with random signs is below 10 times the root
+ * of the sum of squares but in one case of 10^17. */
 void clb_judge_norm(struct judge *v, double terms)
 {
     struct clb_verdict *verdict = v->verdict;
@@ -220,7 +218,7 @@ bool clb_is_below(struct judge *v, struct clb_operator m, double limit)
 
 /* Columns of a solution were not read because they are not finite: that is wrong where a triangular
  * solve, or two, in double precision stays far from overflow. In which order rows are solved for
- * does not matter for their being finite. */
+ * does not matter. */
 void clb_judge_unread(struct judge *v, const struct equation *equation)
 {
     enum { MOST = 8 };

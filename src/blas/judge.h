@@ -1,10 +1,10 @@
 /* judge: whether the result of a call is right, for calls of the caller and for tests of kernels.
  *
- * What a result must satisfy is applied to vectors, or, for triangular systems, factorisations and
- * inverses, the residual is: sums that are compared entry by entry within the error bound of the
+ * What a result must satisfy, for triangular systems, factorisations and inverses a residual, is
+ * applied to vectors: sums that are compared entry by entry within the error bound of the
  * algorithm, which is summed beside them (operator.h). Each matrix is read once for the scales of
- * its columns and once for all vectors. Entries that may overflow and those with NaN or infinity in
- * their sums are not judged. */
+ * its columns and once for all vectors. Entries that may overflow or have NaN or infinity in their
+ * sums are not judged. */
 #ifndef CLB_JUDGE_H
 #define CLB_JUDGE_H
 
@@ -19,8 +19,8 @@ struct clb_before {
 struct clb_judged {
     const struct clb_call *call;     /* which has been computed */
     const struct clb_before *before; /* CLB_CALL_MATRICES */
-    /* The columns of the identity instead of vectors of random signs, in O(n^3): every entry is
-     * judged by itself, and errors cannot cancel. */
+    /* Columns of the identity instead of vectors of random signs, in O(n^3): every entry is judged
+     * by itself, and errors cannot cancel. */
     bool entries;
     bool rounded; /* operands may have been rounded to a shorter format: CLB_MATH_FAST */
 };

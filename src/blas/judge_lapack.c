@@ -95,8 +95,7 @@ static size_t first_pivot_in(const struct clb_operator *lu, double least, double
 
 /* Partial pivoting: what a pivot was chosen from, multiplier times pivot, is not larger than the
  * pivot, in the norm that LAPACK chooses by, |re| + |im|. Other pivots may give factors of A too,
- * with larger errors. Returns the largest of these multiples of the pivot; infinity when one is not
- * finite. */
+ * with larger errors. Returns the largest of these multiples; infinity: one is not finite. */
 static double largest_multiplier(struct judge *v, const struct clb_operator *lu,
                                  const struct clb_operator *l)
 {

@@ -71,9 +71,9 @@ static inline bool clb_is_complex(const struct judge *v)
 void clb_set_vectors(struct judge *v, size_t n, const double *magnitude);
 /* v->largest: the magnitudes of the columns of M. */
 void clb_find_largest(struct judge *v, const struct clb_operator *m);
-/* Sizes that bring columns, whose magnitudes are known, to about the same size, so that an error in
- * a small one shows, too; zero for columns that are not finite. True when there are none. The other
- * one finds these magnitudes first. */
+/* Sizes that bring the columns in v->largest to about the same size, so that an error in a small
+ * one shows, too; zero for columns that are not finite. True: there are none. The other one sets
+ * v->largest. */
 bool clb_set_scaled_to_largest(struct judge *v, size_t n);
 bool clb_set_scaled(struct judge *v, const struct clb_operator *m);
 /* Where a scalar makes operands smaller before they are multiplied, they lose more. */
@@ -95,7 +95,7 @@ static inline bool clb_has_failed(const struct judge *v)
 /* Entries of y should be zero, within `terms` roundoffs of their size, or y should be, by norms. */
 void clb_judge_entries(struct judge *v, double terms);
 void clb_judge_norm(struct judge *v, double terms);
-/* Every element is below the limit; and far from overflow. */
+/* Every element is below the limit, and far from overflow. */
 bool clb_is_below(struct judge *v, struct clb_operator m, double limit);
 static inline bool clb_is_moderate(struct judge *v, struct clb_operator m)
 {

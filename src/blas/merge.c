@@ -1,4 +1,4 @@
-/* Writing results to the caller's matrix, on the CPU, and which parts of them are written. */
+/* Writing results to the caller's matrix, and which parts of them are written. */
 #include "blas.h"
 
 #include <stdlib.h>

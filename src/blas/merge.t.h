@@ -1,6 +1,6 @@
 /* Template: C = alpha*P + beta*C for one real type (CLB_REAL, CLB_MERGE, CLB_FINITE) and for the
- * complex type over it (CLB_MERGE_COMPLEX). The common cases have loops of their own: they are
- * bound by memory bandwidth, and the compiler vectorises each. */
+ * complex type over it (CLB_MERGE_COMPLEX). The common cases, bound by memory bandwidth, have loops
+ * of their own, which the compiler vectorises. */
 static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restrict p, size_t ldp,
                       CLB_REAL beta, CLB_REAL *restrict c, size_t ldc)
 {
@@ -42,9 +42,8 @@ static bool CLB_FINITE(size_t m, size_t n, const CLB_REAL *p, size_t ldp)
     return all == 0;
 }
 
-/* Elements are pairs (re, im), and leading dimensions count pairs. Products have four
- * multiplications each, as in Fortran; only alpha = 1 and beta = 0 or 1 are treated without
- * multiplication. */
+/* Leading dimensions count pairs (re, im). Products have four multiplications each, as in Fortran;
+ * only alpha = 1 and beta = 0 or 1 are treated without multiplication. */
 static void CLB_MERGE_COMPLEX(size_t m, size_t n, const CLB_REAL *alpha, const CLB_REAL *restrict p,
                               size_t ldp, const CLB_REAL *beta, CLB_REAL *restrict c, size_t ldc)
 {

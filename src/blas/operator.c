@@ -1,6 +1,6 @@
-/* Matrices applied to vectors. A column's pieces are converted to double, so that there is one
- * kernel for real and one for complex matrices; sums are taken by pieces and blocks of columns, so
- * that their own errors are far below those that are looked for. */
+/* Pieces of columns are converted to double, so that there is one kernel for real and one for
+ * complex matrices; sums are taken by pieces and blocks of columns, so that their own errors are
+ * far below those that are looked for. */
 #include "operator.h"
 
 #include <stdatomic.h>
@@ -116,8 +116,8 @@ static void convert(clb_precision precision, const void *data, size_t at, size_t
     }
 }
 
-/* The same rows of a later column are fetched meanwhile: the hardware's prefetchers stop at the
- * ends of pages, and a piece is no longer than one. */
+/* The same rows of a later column are fetched meanwhile: hardware prefetchers stop at the ends of
+ * pages, and a piece is no longer than one. */
 static void load(const struct clb_operator *m, size_t col, struct piece *piece)
 {
     enum { COLUMNS_AHEAD = 2 };
@@ -234,8 +234,7 @@ static double sizes_of(const double *x, const double *size, size_t count, bool s
 
 /* ---- passes ---- */
 
-/* A pass over a matrix: y = M*x, or the largest magnitudes of its columns. Threads take tiles of
- * it, each with sums of its own. */
+/* y = M*x, or the largest magnitudes of M's columns. Threads take tiles, with sums of their own. */
 struct pass {
     const struct clb_operator *m;
     const struct clb_sample *x;       /* NULL: magnitudes, */
@@ -251,9 +250,8 @@ struct pass {
 /* Rows of a tile. */
 enum { TILE = 8 * PIECE };
 
-/* Real and imaginary parts of M and of x, 0 and 1, are multiplied each with each: which sums of
- * vectors a product belongs to, and its sign; `sign` is that of M's imaginary part. In a first pass
- * x is real. */
+/* Real and imaginary parts of M and of x, 0 and 1, are multiplied each with each: which sums a
+ * product belongs to, and its sign; `sign` is of M's imaginary part. A first pass has real x. */
 static size_t sums_of(int part, int part_of_x)
 {
     return part == part_of_x ? RE : IM;
@@ -505,8 +503,7 @@ void clb_operator_apply(const struct clb_operator *m, const struct clb_sample *x
     }
     for (size_t i = 0; i < ones; i++)
         y->size[i] += first ? x->size[i] * x->size[i] : x->size[i];
-    /* Squares may underflow. A product or an operand that is below the smallest normal number may
-     * be taken for zero. */
+    /* Squares may underflow. Subnormal products and operands may be taken for zero. */
     const double lost = (double)x->n * DBL_MIN;
     for (size_t i = 0; i < y->n; i++)
         y->size[i] = (first ? sqrt(y->size[i] + lost) : y->size[i] + y->least * total) +
@@ -568,7 +565,7 @@ double clb_operator_solve(const struct clb_operator *m, double *re, double *im, 
 
 /* ---- reflectors ---- */
 
-/* Reflectors follow one on the other: threads take a vector each. */
+/* Reflectors are applied one after the other, so threads take a vector each. */
 struct reflection {
     const struct clb_stored_q *q;
     bool adjoint;

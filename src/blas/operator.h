@@ -1,9 +1,9 @@
-/* operator: matrices applied to vectors, with what bounds the errors of the results that are to be
- * checked. For checks in O(n^2) of what was computed in O(n^3) (Freivalds 1977).
+/* operator: matrices applied to vectors, with bounds for the errors: checks in O(n^2) of what was
+ * computed in O(n^3) (Freivalds 1977).
  *
- * Each function reads its matrix once, at the speed of memory: several vectors are applied in one
- * pass, and large matrices are shared out in tiles between the calling thread and worker threads
- * that are free (none inside a parallel region of the program). */
+ * Each function reads its matrix once: several vectors are applied in one pass, and large matrices
+ * are shared out in tiles between the calling thread and free worker threads (none inside a
+ * parallel region of the program). */
 #ifndef CLB_OPERATOR_H
 #define CLB_OPERATOR_H
 
@@ -69,8 +69,8 @@ void clb_sample_add(struct clb_sample *y, double sign, const struct clb_sample *
 
 /* The largest magnitude |re| + |im| of each column of the matrix as it is applied, infinity where
  * one is not finite; with `only` that of one of them, while others are taken for zeros. Mirrored
- * triangles: of the stored part only. `factor` NULL, or the first of its vectors has numbers that
- * columns are multiplied by, 1 or -1 in real precisions; then the matrix is not transposed. */
+ * triangles: of the stored part only. `factor` NULL, or its first vector has numbers that columns
+ * are multiplied by, 1 or -1 in real precisions; then the matrix is not transposed. */
 #define CLB_EVERY SIZE_MAX
 void clb_operator_columns(const struct clb_operator *m, size_t only,
                           const struct clb_sample *factor, double *largest);

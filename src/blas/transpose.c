@@ -1,5 +1,4 @@
-/* Matrices by rows as matrices by columns and back, copies of triangles, and the search for NaN and
- * infinity: work of the CPU, by as many threads as are free. */
+/* Transposes, copies of triangles, and the search for NaN and infinity. */
 #include "blas.h"
 
 #include <stdatomic.h>
