@@ -17,14 +17,13 @@ struct bench {
     size_t sizes[MOST_SIZES], routine_count, size_count;
 };
 
-/* The libraries that are timed where they are there: the keys of the rows' cells. */
+/* The libraries that may be timed: the keys of the rows' cells. */
 enum { SHIM, NEXT, OTHER, PEERS, LIBRARIES = PEERS + 3 };
 static const char *const libraries[LIBRARIES] = {"shim",    "next",   "other",
                                                  "clblast", "cublas", "nvblas"};
 static const char *const titles[LIBRARIES] = {"shim",    "next BLAS", "other library",
                                               "CLBlast", "cuBLAS",    "NVBLAS"};
 
-/* Whether a row has a cell of the library. */
 static bool has(const json_t *bench, const char *library)
 {
     bool found = false;
@@ -35,8 +34,8 @@ static bool has(const json_t *bench, const char *library)
 
 /* ---- what bounds calls ---- */
 
-/* In a child: the libraries that are timed start OpenCL in children, too, and no child may inherit
- * it. {device, driver, up, down, compute: by precision}; `up` and `down` are 0 without a link. */
+/* In a child: the libraries that are timed start OpenCL in children, and no child may inherit it.
+ * {device, driver, up, down, compute: by precision}; `up` and `down` are 0 without a link. */
 static json_t *measure_bounds(void *argument)
 {
     const struct bench *bench = argument;
@@ -89,7 +88,7 @@ static json_t *find_bound(const json_t *bounds, clb_routine routine, size_t n)
 
 /* ---- rows ---- */
 
-/* Add what a library was timed at; takes `timed`. */
+/* Takes `timed`. */
 static void add_times(json_t *rows, const char *name, json_t *timed, clb_routine routine)
 {
     if (timed == NULL)

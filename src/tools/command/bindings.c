@@ -7,8 +7,8 @@
 
 /* ---- names ---- */
 
-/* mkl_blas_dgemm, dgemm_64__, xyz_dgemm_ilp64_: what stands before the routine ends with an
- * underscore, and what follows it says how wide integers are. */
+/* mkl_blas_dgemm, dgemm_64__, xyz_dgemm_ilp64_: what precedes the routine ends with an underscore,
+ * and what follows it says how wide integers are. */
 static bool is_decorated(const char *name)
 {
     static const char *const endings[] = {"_", "ilp64", "64"};
@@ -44,7 +44,6 @@ static bool is_like_lapack(const char *name)
            (strcmp(name + letters, "_") == 0 || strcmp(name + letters, "_64_") == 0);
 }
 
-/* How many of our names a file defines. */
 static size_t count_definitions(const char *path)
 {
     return json_object_size(clb_elf_read(path)->defines);
@@ -126,7 +125,6 @@ static void read_line(struct process *process, char *line)
     }
 }
 
-/* Why a name was bound to another library than the shim. */
 static const char *why_not_caught(const struct process *process, const char *from, const char *to)
 {
     if (!process->shim)
@@ -145,7 +143,7 @@ static const char *why_not_caught(const struct process *process, const char *fro
                : "that library was found before the shim";
 }
 
-/* Add a row; names with the same libraries and reason share one. */
+/* Names with the same libraries and reason share a row. */
 static void add_row(struct clb_bindings *bindings, const char *state, const char *name,
                     const char *from, const char *to, const char *why)
 {
@@ -168,7 +166,7 @@ static void judge(const struct process *process, const char *name, const char *f
 {
     struct clb_bindings *bindings = process->bindings;
     const bool ours = clb_name_is_ours(name);
-    /* A package's own copy of a BLAS, in the folder where the tools that make wheels put it. */
+    /* A package's own copy of a BLAS, where the tools that make wheels put it. */
     const bool bundled = strstr(to, "/site-packages/") != NULL || strstr(to, ".libs/") != NULL;
     if (ours && clb_is_shim(to)) {
         add_row(bindings, "caught", name, from, to, "");

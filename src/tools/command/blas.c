@@ -1,5 +1,4 @@
-/* The next BLAS: which one it is and how fast. It is loaded in a child process, which does what a
- * call of the shim would do to find it. */
+/* The next BLAS and how fast it is. A child process finds it as a call of the shim would. */
 #include "measure.h"
 #include "trial.h"
 #include "shim/next/next.h"
@@ -15,7 +14,7 @@
 /* ---- in the child ---- */
 
 /* What a function of OpenBLAS says of it, under the prefix and ending of its other names, in the
- * library that has the target or in those that it needs; "": it has none. */
+ * library that has the target or those that it needs; "": there is none. */
 static const char *ask_openblas(const char *library, const char *name)
 {
     static const char *const forms[] = {"%s", "%s64_", "scipy_%s", "scipy_%s64_"};
@@ -72,7 +71,7 @@ static json_t *describe(const char *library)
         "core", ask_openblas(info.dli_fname, "openblas_get_corename"), "optimised",
         target->optimised || *config != '\0', "threads",
         target->get_threads != NULL ? target->get_threads() : 0, "cpus", CPU_COUNT(&cpus));
-    /* Of DGEMM the best of three, where they are quick. */
+    /* The best of three DGEMMs, where they are quick. */
     struct clb_call call = clb_trial_make(CLB_ROUTINE_dgemm, ORDER, ORDER, ORDER, 0);
     const double seconds = clb_trial_run(&call, target, 0, 3, 0.1).best;
     json_object_set_new(result, "flops", json_real(2.0 * ORDER * ORDER * ORDER / seconds));

@@ -1,5 +1,5 @@
-/* Calls of BLAS libraries by name, timed. Each library is loaded in a child process, which finds it
- * as a call of the shim would, or opens the one that is named. */
+/* Calls of BLAS libraries by name, timed in a child process, which opens the library that is named,
+ * or finds the next one as a call of the shim would. */
 #include "measure.h"
 #include "shim/next/next.h"
 #include "trial.h"

@@ -1,7 +1,7 @@
 /* command: the clblas-shim command. One file for each sub-command; commands.def lists them.
  *
- * It is an ordinary program: it opens no OpenCL driver but to measure (otherwise the helper process
- * does that), and looks up its files beside itself, in a build folder as well as installed. */
+ * It opens no OpenCL driver but to measure (otherwise the helper process does that), and looks up
+ * its files beside itself, in a build folder as well as installed. */
 #ifndef CLB_COMMAND_H
 #define CLB_COMMAND_H
 
@@ -26,25 +26,24 @@ enum {
 #define CLB_OPTION(command, letter, name, argument, help)
 #include "commands.def"
 
-/* The sub-command whose options are read: its row in commands.def, -1 where there is none. */
+/* The sub-command whose options are read: its row in commands.def, -1: there is none. */
 int clb_command_choose(const char *name);
-/* Print the help of the sub-command, or where none is chosen that of the command. */
+/* Help for the chosen sub-command, or for the command. */
 void clb_help_print(void);
 /* What the process returns: the status, unless the output can't be written. */
 int clb_end(int status);
 
-/* Read the options of the command, whose operands begin at argv[the result]. Options may stand
- * behind operands, but not behind the name of a program. -d sets CLBLAS_SHIM_DEVICE. Ends the
- * process for --help and where an option is wrong. */
+/* Read the options; operands begin at argv[the result]. Options may stand behind operands, but not
+ * behind the name of a program. -d sets CLBLAS_SHIM_DEVICE. Ends the process for --help and a wrong
+ * option. */
 int clb_options_read(int argc, char **argv);
-/* The argument of an option that was given, "" where it takes none; NULL: it was not given. */
+/* The argument of an option, "" where it takes none; NULL: it was not given. */
 const char *clb_option(char letter);
 
 /* Write one line to stderr, with the command's name. Returns `status`. */
 int clb_fail(int status, const char *format, ...) CLB_PRINTF(2, 3);
 
-/* The escape sequence that begins bold text or a colour, or that which ends it; "" unless the
- * stream is a terminal. */
+/* The sequence; "" unless the stream is a terminal. */
 const char *clb_style(FILE *stream, const char *sequence);
 #define CLB_BOLD   "\033[1m"
 #define CLB_RED    "\033[31m"
@@ -52,14 +51,13 @@ const char *clb_style(FILE *stream, const char *sequence);
 #define CLB_YELLOW "\033[33m"
 #define CLB_PLAIN  "\033[0m"
 
-/* On a terminal, a bar on stderr with `share` of it full and a text behind; otherwise nothing. It
- * is cleared before anything else is printed. */
+/* On a terminal, a bar on stderr, `share` of it full, and a text. Cleared before other output. */
 void clb_bar_draw(double share, const char *format, ...) CLB_PRINTF(2, 3);
 void clb_bar_clear(void);
 
 void clb_json_print(const json_t *result); /* on a line of its own */
 
-/* Loops over the elements of an array and the members of an object. `break` is not allowed. */
+/* Loops over elements and members. `break` is not allowed. */
 #define CLB_EACH(element, array)                                                         \
     for (size_t element##_at = 0; element##_at < json_array_size(array); element##_at++) \
         for (json_t *element = json_array_get(array, element##_at); element != NULL; element = NULL)
@@ -89,8 +87,7 @@ static inline bool clb_is_true(const json_t *object, const char *key)
 
 /* ---- start.c: files of the installation, programs under the shim ---- */
 
-/* The library, the helper and the ladder: where they were installed, or NULL after a message. The
- * text is kept until the process ends. */
+/* Paths, kept until the process ends; NULL after a message. */
 const char *clb_find_library(void);
 const char *clb_find_helper(void);
 const char *clb_find_ladder(void);
@@ -104,11 +101,11 @@ json_t *clb_ask_helper(void);
 /* Have the helper do a step ("gemm:d"); returns its process, -1 after a message. */
 pid_t clb_helper_begin(const char *step);
 
-/* Set the variable with which a program runs under the shim. */
+/* Add the library to LD_PRELOAD. */
 void clb_preload(const char *library);
 
-/* Run a program and wait for its end; signals that other processes send to this one are passed on.
- * Returns its exit status as a shell has it. */
+/* Run a program to its end; signals that other processes send to this one are passed on. Returns
+ * its exit status as a shell has it. */
 int clb_run_program(char **program);
 
 /* Have a child process compute an answer, without LD_PRELOAD: libraries that it loads, and what it
@@ -130,13 +127,13 @@ typedef enum clb_elf_kind {
     CLB_ELF_STATIC   /* has none: a static program, or a shared library */
 } clb_elf_kind;
 
-/* A file, and names as keys: of ours the functions that it defines and those that it refers to, and
- * the libraries that it needs. Read once, and kept until the process ends. */
+/* A file, and names as keys: of ours those that it defines and refers to, and the libraries that it
+ * needs. Read once, and kept until the process ends. */
 struct clb_elf {
     const char *path;
     clb_elf_kind kind;
     json_t *defines, *refers, *needs;
-    struct clb_elf *next; /* the one that was read before */
+    struct clb_elf *next;
 };
 const struct clb_elf *clb_elf_read(const char *path);
 
@@ -154,8 +151,7 @@ struct clb_bindings {
 
 /* Add what LD_DEBUG=bindings,scopes wrote of one process. */
 void clb_bindings_read(struct clb_bindings *bindings, const char *path);
-/* A loaded file that defines names of ours and is no shared library that others are linked with;
- * NULL: none. */
+/* A loaded file that defines names of ours and that no other is linked with; NULL: none. */
 const char *clb_bindings_own_blas(const struct clb_bindings *bindings);
 
 /* The name of a file without its folder; whether it is the shim's. */
@@ -185,22 +181,21 @@ void clb_devices_print(FILE *stream, const json_t *list);
 
 /* ---- report.c: sums of reports ---- */
 
-/* Add the report in a file to a sum, which is an empty object at first. False after a message: the
- * file can't be read or is damaged, and nothing was added. */
+/* Add the report in a file to a sum, at first an empty object. False after a message, with nothing
+ * added: the file can't be read or is damaged. */
 bool clb_report_add(json_t *sum, const char *path);
 /* Whether a name is in a comma list, which is how a sum has several. */
 bool clb_list_has(const char *list, const char *name);
-/* Print a sum for people. */
 void clb_report_print(FILE *stream, const json_t *sum);
-/* The rows of all its routines added up, as one row. */
+/* The rows of all its routines added up. */
 json_t *clb_report_total(const json_t *sum);
 
 /* ---- plot.c: pictures of results, drawn by gnuplot ---- */
 
 /* Whether a file's name is that of a picture; a message where it is not. */
 bool clb_plot_name(const char *file);
-/* Draw a picture by a function that writes gnuplot's script: first of all it calls clb_plot_begin
- * or clb_plot_bars, and texts it writes by clb_plot_quote. False after a message. */
+/* Draw a picture by a function that writes gnuplot's script: it first calls clb_plot_begin or
+ * clb_plot_bars, and writes texts by clb_plot_quote. False after a message. */
 bool clb_plot_draw(const char *file, void (*write)(FILE *, const json_t *, const char *),
                    const json_t *result);
 void clb_plot_begin(FILE *script, const char *file, size_t width, size_t height);
@@ -210,7 +205,7 @@ void clb_plot_quote(FILE *script, const char *text);
 void clb_plot_bars(FILE *script, const char *file, const char *title, const char *settings,
                    size_t count);
 
-/* What --json has written to a file, an object with the array `key`. NULL after a message. */
+/* What --json has written: an object with the array `key`. NULL after a message. */
 json_t *clb_result_load(const char *file, const char *key);
 
 #endif

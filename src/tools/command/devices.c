@@ -61,7 +61,6 @@ static const json_t *find_only(const json_t *drivers)
     return only;
 }
 
-/* NULL, or why no device is taken. */
 static const char *find_problem(const json_t *used, const json_t *devices, size_t drivers)
 {
     static char text[512];

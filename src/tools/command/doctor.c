@@ -65,7 +65,7 @@ static void judge_devices(const json_t *list)
                  clb_text_of(cache, "folder"));
 }
 
-/* The rates of the link to the device's memory. The child is what a driver may harm. */
+/* In a child, which a driver may harm: the rates of the link to the device's memory. */
 static json_t *answer_link(void *unused)
 {
     struct clb_measure measure;
@@ -97,7 +97,6 @@ static json_t *list_profiles(const char *folder, const char *device)
     return libraries;
 }
 
-/* Link and profiles of the device that is taken. */
 static void add_state(json_t *devices)
 {
     const json_t *taken = clb_devices_taken(devices);
@@ -204,7 +203,7 @@ static const struct {
     [CLB_FOUND_BROKEN] = {2, "does not work because ", CLB_RED},
 };
 
-/* Print what was found, and the verdict as the last line. */
+/* Print findings, and the verdict as the last line. */
 static int conclude(json_t *result)
 {
     enum clb_found kind = CLB_FOUND_NOTE;

@@ -1,5 +1,5 @@
-/* clblas-shim doctor PROGRAM: runs the program under the shim, and judges which library its calls
- * are bound to and what became of them. */
+/* clblas-shim doctor PROGRAM: which library a program's calls are bound to and what became of
+ * them. */
 #include "doctor.h"
 
 #include <limits.h>
@@ -19,7 +19,7 @@ struct results {
 
 /* ---- its file ---- */
 
-/* The file of a program, found as execvp does; NULL: none. */
+/* The file of a program, as execvp finds it; NULL: none. */
 static char *find_program(const char *name)
 {
     const char *folders = getenv("PATH");
@@ -36,7 +36,6 @@ static char *find_program(const char *name)
     return NULL;
 }
 
-/* What the program's file says before it runs: findings. */
 static void judge_file(const struct clb_elf *elf)
 {
     const char *path = elf->path;
@@ -67,8 +66,7 @@ static void read_result(const char *path, void *argument)
         (void)clb_report_add(results->report, path);
 }
 
-/* Run the program under the shim, with reports and the dynamic linker's messages in a folder.
- * False after a message. */
+/* With reports and the dynamic linker's messages in a folder. False after a message. */
 static bool run_program(char **program, struct results *results)
 {
     const char *library = clb_find_library();
@@ -99,8 +97,8 @@ static bool run_program(char **program, struct results *results)
 
 /* ---- the next libraries ---- */
 
-/* Describe the libraries to which declined calls go: an array, of the next BLAS as the shim finds
- * it where the program has none. */
+/* The libraries to which declined calls go: an array, of the next BLAS as the shim finds it where
+ * the program has none. */
 static json_t *describe_next(const struct results *results)
 {
     json_t *found = json_array();
@@ -149,7 +147,7 @@ static void judge_bindings(const struct results *results, const char *path)
         clb_find(CLB_FOUND_UNUSED, "%s calls no BLAS or LAPACK routine that the shim has", path);
 }
 
-/* The names of a row: of those that reach the shim the ones that were called. */
+/* Of names that reach the shim, those that were called. */
 static void print_names(const json_t *row, const json_t *report)
 {
     json_t *names = json_object_get(row, "names");
@@ -189,8 +187,8 @@ static void print_bindings(const struct results *results)
 
 /* ---- what became of its calls ---- */
 
-/* The rows of all routines added up, with the sums of products that ran on the device besides, and
- * the `reason` for which most calls were declined. */
+/* The rows of all routines added up, the sums of products that ran on the device, and the `reason`
+ * for which most calls were declined. */
 static json_t *sum_report(const json_t *report)
 {
     json_t *all = clb_report_total(report);
@@ -212,7 +210,7 @@ static json_t *sum_report(const json_t *report)
     return all;
 }
 
-/* True when the program has waited for the compilation of kernels. */
+/* Whether the program has waited for the compilation of kernels. */
 static bool has_compiled(const json_t *before)
 {
     json_auto_t *after = clb_devices_list();

@@ -22,7 +22,7 @@ bool clb_name_is_ours(const char *name)
     return json_object_get(names, name) != NULL;
 }
 
-/* A file in memory. All offsets come from the file and are checked against its size. */
+/* All offsets come from the file and are checked against its size. */
 struct image {
     const unsigned char *data;
     size_t size;

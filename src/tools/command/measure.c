@@ -13,8 +13,8 @@
 #define LONG_RUN      0.5
 #define VERY_LONG_RUN 5.0
 
-/* The helper process meets the drivers; kernels are then built here, since it knows only those of
- * the library. */
+/* The helper process meets the drivers; it knows only the library's kernels, so others are built
+ * here. */
 bool clb_measure_start(struct clb_measure *measure, clb_precision precision)
 {
     const char *helper = clb_find_helper();

@@ -1,5 +1,4 @@
-/* Options, help and messages of the sub-commands, for the command and for programs of its own that
- * it starts. */
+/* Options, help and messages, for the command and for programs of its own that it starts. */
 #include "command.h"
 
 #include <errno.h>
@@ -75,7 +74,7 @@ void clb_bar_clear(void)
 
 /* ---- help ---- */
 
-/* Print text in lines of at most 80 characters. */
+/* Lines of at most 80 characters. */
 static void print_wrapped(const char *text)
 {
     while (*text != '\0') {
@@ -132,7 +131,7 @@ int clb_command_choose(const char *name)
     return chosen != NULL ? (int)(chosen - commands) : -1;
 }
 
-static const char *given[128]; /* by letter: the argument of an option that was given, or "" */
+static const char *given[128]; /* by letter: the argument, or "" */
 
 const char *clb_option(char letter)
 {

@@ -1,5 +1,4 @@
-/* Times of other libraries that multiply matrices on a device, where they are: CLBlast, cuBLAS and
- * NVIDIA's NVBLAS, in children. */
+/* Times of CLBlast, cuBLAS and NVIDIA's NVBLAS, measured in children. */
 #include "measure.h"
 #include "peers.h"
 #include "trial.h"
@@ -90,7 +89,7 @@ static json_t *answer_cuda(void *unused)
     return clb_cuda_open() ? json_array() : json_object();
 }
 
-/* Make a file with its best settings, and the BLAS for what it does not do; -1: can't. */
+/* Make a file with its best settings, and the BLAS for the rest; -1: can't. */
 static int make_nvblas_settings(void)
 {
     json_auto_t *next = clb_next_describe(NULL);

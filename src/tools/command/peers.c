@@ -1,12 +1,11 @@
-/* Libraries that multiply matrices on a device, too: CLBlast on the shim's, NVIDIA's cuBLAS on
- * CUDA's first one. They are loaded at run time; no header of theirs is needed. */
+/* CLBlast on the shim's device, cuBLAS on CUDA's first one; loaded at run time, without headers. */
 #include "peers.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The first library of these names. NULL: none is there. */
+/* The first of these names; NULL: none is there. */
 static void *open_library(const char *const *names)
 {
     void *handle = NULL;

@@ -1,12 +1,11 @@
-/* peers: other libraries for products of matrices in a device's memory. For bench and the ladder,
- * and for testing/bench. */
+/* peers: other libraries' products in a device's memory, for bench, the ladder and
+ * testing/bench. */
 #ifndef CLB_PEERS_H
 #define CLB_PEERS_H
 
 #include "engine/kernel/kernel.h"
 
-/* C = A*B, m x k times k x n, column-major without gaps; each function is false where it fails. A
- * process uses one peer. */
+/* C = A*B, m x k times k x n, column-major without gaps. False: failed. A process uses one peer. */
 struct clb_peer {
     const char *name;
     bool on_our_device; /* `open` wants a queue set of the shim's device, otherwise NULL */

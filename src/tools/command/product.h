@@ -5,8 +5,7 @@
 
 #include "engine/kernel/kernel.h"
 
-/* C = A*B, column-major without gaps, as BLAS's 'N' and 'N' have them. The caller's are the
- * matrices; the rest is the product's. */
+/* C = A*B, column-major without gaps. The matrices are the caller's, the rest the product's. */
 struct clb_resident {
     struct clb_queue_set *queue_set;
     const struct clb_gemm_variant *variant;

@@ -1,7 +1,7 @@
 /* clblas-shim report: adds up the JSON reports of CLBLAS_SHIM_STATS and says what they mean.
  *
- * A sum has the format of a report (docs/report.md) and the number of processes besides, so it can
- * be added to another sum. */
+ * A sum is a report (docs/report.md) with the number of processes, so it can be added to
+ * another. */
 #include "command.h"
 #include "shim/route/route.h"
 
@@ -85,7 +85,7 @@ static void add(json_t *sum, const json_t *report)
     }
 }
 
-/* True when all members of an object are of this kind. */
+/* Whether all members are of this type, and none is a negative integer. */
 static bool all_are(const json_t *object, json_type type)
 {
     CLB_EACH_MEMBER(key, value, object) {
@@ -173,7 +173,6 @@ static double seconds_of(const json_t *row)
     return clb_number_of(row, "seconds_device") + clb_number_of(row, "seconds_next");
 }
 
-/* Rows with the most seconds first. */
 static int compare_rows(const void *a, const void *b)
 {
     const struct report_row *p = a, *q = b;
@@ -195,8 +194,8 @@ static void print_row(FILE *stream, const char *name, const json_t *row)
     fputc('\n', stream);
 }
 
-/* Calls that others made, and operations per second of each side; those of calls that began on the
- * device and ended on the CPU are with the next library. */
+/* Calls that others made, and operations per second of each side. Calls that began on the device
+ * and ended on the CPU count for the next library. */
 static void print_rates(FILE *stream, const json_t *total)
 {
     const double inside = clb_number_of(total, "inside"), all = clb_number_of(total, "flops"),
@@ -262,7 +261,6 @@ static void print_hints(FILE *stream, const json_t *total)
 #define MANY_CALLS 1000
 #define SMALL_CALL 1e-3 /* seconds */
 
-/* That small calls were sent to the device, and which devices were not used. */
 static void print_advice(FILE *stream, const json_t *sum, const json_t *total)
 {
     const double calls = clb_number_of(total, "device"),
@@ -283,7 +281,7 @@ static void print_advice(FILE *stream, const json_t *sum, const json_t *total)
     }
 }
 
-/* The routines of a sum, those with the most seconds first; the caller frees them. */
+/* Those with the most seconds first; the caller frees them. */
 static struct report_row *sort_rows(const json_t *sum, size_t *count)
 {
     json_t *routines = json_object_get(sum, "routines");
@@ -341,7 +339,7 @@ void clb_report_print(FILE *stream, const json_t *sum)
 
 #define MOST_BARS 24
 
-/* A bar for each routine: seconds on the device, then in the next library. Behind it, how many
+/* A bar for each routine: seconds on the device, then in the next library; behind it, how many
  * calls were on the device, and why the others were not. */
 static void write_plot(FILE *script, const json_t *sum, const char *file)
 {

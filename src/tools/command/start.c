@@ -14,8 +14,8 @@
 
 /* ---- files of the installation ---- */
 
-/* A file in the first of these folders where it can be accessed so; those without a leading slash
- * are relative to the folder of this program. NULL after a message. */
+/* A file in the first of these folders where it can be accessed so; without a leading slash they
+ * are relative to this program's folder. NULL after a message. */
 static const char *find_file(const char *name, const char *const *folders, int mode)
 {
     char self[PATH_MAX], path[3 * PATH_MAX];
@@ -46,8 +46,7 @@ const char *clb_find_library(void)
     return library;
 }
 
-/* Of the package's programs: the build folder's, that which they are installed in wherever that was
- * moved to, and that which they were installed in. */
+/* Folders of the package's programs: in the build, beside a moved installation, as configured. */
 static const char *const programs[] = {".", "../libexec/clblas-shim", CLB_PKGLIBEXECDIR, NULL};
 
 const char *clb_find_helper(void)

@@ -1,5 +1,4 @@
-/* Calls of routines by their public names, on matrices that are made up: for tune, and for the
- * benchmark of decisions. */
+/* Calls of routines by their public names, on made-up matrices. */
 #include "trial.h"
 #include "host/process.h"
 #include "engine/kernel/check.h"
@@ -12,7 +11,7 @@
 
 enum { MATRICES = 3 };
 
-/* Of a workspace: what the shim or LAPACK asks for at most. */
+/* Of a workspace: the most that the shim or LAPACK asks for. */
 #define WORK_COLUMNS 256
 
 /* Memory is kept from case to case. Its first `filled` bytes are the random block's of `real`. */
@@ -72,8 +71,7 @@ static bool needs_diagonal(const struct clb_call *call)
            call->kind == CLB_KIND_getri;
 }
 
-/* The contents of matrix `i`, of which only what is not there already is copied. The call may
- * change what it writes. */
+/* Only what is not there already is copied. The call may change what it writes. */
 static void fill(const struct clb_call *call, int i, const struct clb_shape *shape)
 {
     const size_t size = clb_precision_size(call->precision),

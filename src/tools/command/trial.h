@@ -1,5 +1,5 @@
-/* trial: calls of any routine by a public name. Contents of matrices are as good as random and
- * well conditioned, and are the same before every call. */
+/* trial: calls of any routine by a public name. Contents of matrices are as good as random and well
+ * conditioned, and are the same before every call. */
 #ifndef CLB_TRIAL_H
 #define CLB_TRIAL_H
 
@@ -7,16 +7,15 @@
 
 double clb_median(double *values, size_t count); /* sorts */
 
-/* Without options, transposes or leading dimensions beyond the rows, alpha is one and beta zero;
- * sizes that the routine has not are ignored. */
+/* Without options, transposes or leading dimensions beyond the rows; alpha is one and beta zero.
+ * Sizes that the routine has not are ignored. */
 struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs);
 
 /* Give the call its matrices, in memory kept for the next time; without memory the process ends. */
 void clb_trial_fill(struct clb_call *call, bool ilp64);
 
 /* Call the function, by Fortran's conventions, so many times, fewer when `limit` seconds have
- * passed, and time the calls; before these `uncounted` times. The
- * call gets its matrices. */
+ * passed, and time the calls; before these `uncounted` times. The call gets its matrices. */
 enum { CLB_TRIAL_CALLS = 1000 };
 struct clb_trial_time {
     double median, best, cpu; /* seconds of a call; the median of the process's CPU time */

@@ -1,12 +1,12 @@
 /* clblas-shim tune: measures calls on the device and in the next library, for `auto` to decide by.
  *
- * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes the calls
- * that this process asks for, rows of the same one, in turns: a machine whose speed changes is as
- * slow for both. The side whose turn it is not is stopped, since threads of BLAS libraries and of
- * drivers spin for a while after a call; after a turn they sleep, so a row's first calls don't
- * count. The rows' medians go to the profile, in place of what the children's library has written.
- * Where the device was much faster at two sizes of a routine, and its times are known (cost.def),
- * larger ones are not measured: the table's times, scaled to those that were, say enough. */
+ * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes rows of
+ * the same call. They take turns, so that a machine whose speed changes is as slow for both. The
+ * side whose turn it is not is stopped, since threads of BLAS libraries and of drivers spin for a
+ * while after a call; after a turn they sleep, so a row's first calls don't count. The rows'
+ * medians go to the profile, in place of what the children's library has written. Where the device
+ * was much faster at two sizes of a routine whose times are known (cost.def), larger ones are not
+ * measured: the table's times are scaled to those that were. */
 #include "measure.h"
 #include "trial.h"
 #include "shim/route/profile.h"
@@ -37,13 +37,11 @@
 #define LONGEST         1.0 /* a family whose calls take longer gets no larger ones; */
 #define LONGEST_QUICK   0.1
 
-/* What --quick measures. */
 static const clb_routine quick_routines[] = {
     CLB_ROUTINE_dgemm, CLB_ROUTINE_sgemm,  CLB_ROUTINE_zgemm,  CLB_ROUTINE_dsyrk,
     CLB_ROUTINE_dtrsm, CLB_ROUTINE_dgetrf, CLB_ROUTINE_dpotrf, CLB_ROUTINE_dgeqrf};
 
-/* Whether the routine is measured: the first of its family in each precision. Others may be missing
- * in the next library, as xGEMMTR is. */
+/* The first of its family in each precision: the next library may lack others, such as xGEMMTR. */
 static bool is_measured(clb_routine routine, bool quick)
 {
     bool chosen = !quick;
@@ -53,8 +51,8 @@ static bool is_measured(clb_routine routine, bool quick)
                                                clb_routines[routine].precision, false);
 }
 
-/* The order whose square call has about the class's work. Programs' sizes are seldom odd, which
- * leaves edges, or multiples of 64, where columns compete for the same cache lines. */
+/* The order whose square call has about the class's work. Like most programs' sizes it is neither
+ * odd, which leaves edges, nor a multiple of 64, where columns compete for the same cache lines. */
 static int64_t order_of(clb_routine routine, int class)
 {
     const double order = clb_cost_order(clb_cost_family_of(routine), clb_cost_class_work(class));
@@ -73,8 +71,8 @@ struct size_order {
     size_t uncounted, calls;
 };
 
-/* Answers each order with the time of its calls, none where the library has no such routine.
- * Returns false where the library has no device. */
+/* Answer each order with the time of its calls, or none where the library has no such routine.
+ * False: the library has no device. */
 static bool make_ordered_calls(const char *library, int orders)
 {
     struct size_order order;
@@ -197,7 +195,7 @@ static void measure(struct tuning *tuning, clb_routine routine, int64_t n, doubl
     struct size_order orders[CLB_SIDES];
     size_t done[CLB_SIDES] = {0}, turns = TURNS;
     for (int i = 0; i < CLB_SIDES; i++) {
-        /* Half more than linearly, so that a row is not much longer than it should be; 0: it is not
+        /* Half more than linearly, so that a row is not much longer than it should be; 0: not
          * known. */
         const double expected = 2 * tuning->took[i][routine],
                      most = expected > 0 ? fmin(ROW / expected, MOST_CALLS) : FIRST_CALLS;
@@ -274,7 +272,7 @@ static json_t *list_missing(void *list)
     return missing;
 }
 
-/* Whether CLBLAS_SHIM_NEXT can be had: another library's times would be measured otherwise. */
+/* Without it another library's times would be measured. */
 static bool next_is_there(void)
 {
     char *list = getenv("CLBLAS_SHIM_NEXT");
@@ -286,8 +284,8 @@ static bool next_is_there(void)
     return error == NULL || clb_fail(false, "CLBLAS_SHIM_NEXT=%s: %s", list, error);
 }
 
-/* The first start on a machine; the cache then knows the device, and so does the process that does
- * not start it. */
+/* The first start on a machine; then the cache and the process that does not start it know the
+ * device. */
 static bool start_device(const char *library)
 {
     const struct size_order order = {CLB_ROUTINE_dgemm,

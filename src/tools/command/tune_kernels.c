@@ -1,8 +1,8 @@
 /* clblas-shim tune --kernels: searches the parameters of the product's kernels on this device.
  *
- * Every candidate is a child process, which a kernel may crash or hang: it compiles without the
- * cache, lets the library check the kernels, and measures a product in the device's memory. What is
- * found is kept in the cache, where the library looks first (clb_tuning_kept). */
+ * Every candidate is a child process, since a kernel may crash or hang it: it compiles without the
+ * cache, lets the library check the kernels, and measures a product in the device's memory. The
+ * best is kept in the cache, where the library looks first (clb_tuning_kept). */
 #include "measure.h"
 
 #include <math.h>
@@ -84,8 +84,7 @@ static json_t *answer_rate(void *argument)
 }
 
 /* Operations per second of a candidate, or of the library's choice where that is NULL; 0: it was
- * not built, is wrong, crashed or hung, or is another row after all, because the library has
- * refused this one. */
+ * not built, is wrong, crashed or hung, or the library has refused it and taken another row. */
 static double rate_of(struct clb_gemm_tuning *tuning)
 {
     answer->rate = 0;
@@ -104,7 +103,6 @@ static double rate_of(struct clb_gemm_tuning *tuning)
     return rate;
 }
 
-/* The library's own row. False after a message. */
 static bool find_start(clb_precision precision)
 {
     answer = mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -119,7 +117,7 @@ static bool find_start(clb_precision precision)
 
 /* ---- the search ---- */
 
-/* Whether these values were tried; they were from now on. */
+/* Whether these values were tried; from now on they were. */
 static bool was_seen(const size_t *value)
 {
     struct clb_text key = {0};
@@ -132,7 +130,6 @@ static bool was_seen(const size_t *value)
     return seen;
 }
 
-/* True when the candidate is the best now. */
 static bool consider(struct clb_gemm_tuning candidate)
 {
     size_t *value = candidate.value;
@@ -168,7 +165,7 @@ static bool consider(struct clb_gemm_tuning candidate)
     return true;
 }
 
-/* Every value of every parameter, the others kept; whether anything became better. */
+/* Try every value of every parameter, the others kept; whether anything became better. */
 static bool sweep(void)
 {
     bool better = false;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Local memory of a work-group that large tiles are worth a try with: compute capability 9.0. */
+/* Local memory of a work-group on compute capability 9.0, for which large tiles are worth a try. */
 #define LOCAL_MAX ((size_t)227 * 1024)
 
 #define VALUES(...) ((const size_t[]){__VA_ARGS__})
@@ -15,7 +15,6 @@
         CLB_PARAM_##id, CLB_COUNT_OF(VALUES(__VA_ARGS__)), VALUES(__VA_ARGS__) \
     }
 
-/* Round a value up to a multiple of another one. */
 static void round_up(size_t *value, clb_param param, clb_param unit)
 {
     value[param] = clb_round_up(value[param], clb_max(value[unit], 1));

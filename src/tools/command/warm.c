@@ -58,7 +58,7 @@ struct progress {
     double begin;
 };
 
-/* Do a step; false when the helper can't be had. */
+/* False when the helper can't be had. */
 static bool do_step(struct progress *progress, const char *step)
 {
     double begin = clb_now();
@@ -79,9 +79,9 @@ static bool do_step(struct progress *progress, const char *step)
     return true;
 }
 
-/* How many of the wanted steps are in this state: "passed", "failed", "" (not done), or NULL for
- * all that the device can have. They are done where `progress` is not NULL; then -1 when the helper
- * can't be had. */
+/* How many of the wanted steps are in this state: "passed", "failed", "" (not done), or NULL: all
+ * that the device can have. They are done unless `progress` is NULL; -1: the helper can't be
+ * had. */
 static int count_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list, const char *state,
                        struct progress *progress)
 {
