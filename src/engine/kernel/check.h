@@ -1,8 +1,8 @@
 /* check: kernels must compute known results on the device before they are used.
  *
  * A check runs once for each kernel and precision, for the first call that needs the kernel.
- * Callers wait for its result until their time limit (clb_driver_set_time_limit). Matrices
- * are accessed as real numbers here: a complex element is two of them. */
+ * Callers wait for its result until their time limit (clb_driver_set_time_limit). Matrices are real
+ * here: a complex element is two numbers. */
 #ifndef CLB_CHECK_H
 #define CLB_CHECK_H
 
@@ -28,9 +28,9 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 
 /* ---- check.c: what checks share ---- */
 
-/* A check of one or two programs. The name, which marks programs that have passed, must change when
- * the check does. A new program is checked at all sizes at which its code takes another path; later
- * processes check a single small size. */
+/* A check of one or two programs. Its name, which marks programs that have passed, must change when
+ * the check does. A new program is checked at all sizes at which its code takes another path, by
+ * later processes at a single small size. */
 struct clb_check_programs {
     const char *name;
     const struct clb_runtime *runtime;
@@ -51,8 +51,8 @@ clb_status clb_check_memory(struct clb_runtime *runtime, const size_t *bytes,
 void clb_check_memory_end(struct clb_runtime *runtime, struct clb_buffer **buffer, size_t count,
                           bool idle);
 
-/* Release the queue set of a check, or NULL. False when commands may still be outstanding on it:
- * then the buffers that they use must be leaked. */
+/* Release the queue set of a check, or NULL. False: commands may be outstanding on it, and the
+ * buffers that they use must be leaked. */
 bool clb_check_end(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
 /* ---- calls that kernels compute ----
@@ -84,21 +84,20 @@ struct clb_trial {
     char *host; /* owned: what was before, and the result */
 };
 
-/* The call has its routine, letters and sizes, and what else its routine has but matrices; leading
- * dimensions that are not 0 stay. Before the kernels: write the matrices. After them: read those
- * that they have written, and judge; CLB_ERR_BUILD when the result is wrong. close, also where open
- * has failed; `idle`: no command may use the memory any more. */
+/* The call has its routine, letters, sizes, and what else its routine has but matrices; leading
+ * dimensions that are not 0 stay. Before the kernels: write the matrices. After them: read what
+ * they have written, and judge; CLB_ERR_BUILD when it is wrong. close, also where open has failed;
+ * `idle`: no command may use the memory any more. */
 clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
                           struct clb_queue *queue, const struct clb_call *call,
                           const struct clb_trial_numbers *numbers) CLB_MUST_CHECK;
 clb_status clb_trial_judge(const struct clb_trial *trial) CLB_MUST_CHECK;
 void clb_trial_close(struct clb_trial *trial, bool idle);
 
-/* The next of a sequence of random numbers from -1/2 to 1/2 that single precision represents
- * exactly; *state is the sequence's position. */
+/* The next random number from -1/2 to 1/2, exact in single precision; *state is the position. */
 double clb_check_random(uint64_t *state);
 
-/* Read or write real number `at` of a matrix. */
+/* Real number `at` of a matrix. */
 double clb_check_get(clb_precision precision, const void *x, size_t at);
 void clb_check_put(clb_precision precision, void *x, size_t at, double value);
 
@@ -109,7 +108,7 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
                                bool direct) CLB_MUST_CHECK;
 
 /* The rate of a variant that has passed, in GFLOP/s; of a CPU device per second of CPU time, of one
- * core. Takes some 0.1 s, and longer only where one small product does. */
+ * core. Takes some 0.1 s, longer only where one small product does. */
 clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                             double *gflops) CLB_MUST_CHECK;
 
@@ -122,12 +121,11 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
 
 /* ---- prelaunch.c ---- */
 
-/* Launch every kernel of a new variant, or with `direct` those that read B unpacked, once with the
- * largest grid that it will ever have, before any other launch: for PoCL, see prelaunch.c. */
+/* Launch every kernel of a new variant, or with `direct` those that read B unpacked, once with its
+ * largest grid, before any other launch: for PoCL, see prelaunch.c. */
 clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                               bool direct) CLB_MUST_CHECK;
-/* The same for the kernels that skip parts or pack triangles, and read B from A's panels, which are
- * built only when needed. */
+/* The same for the kernels that has_skip stands for, which are built only when needed. */
 clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
                                   const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 

@@ -1,5 +1,4 @@
-/* Kernel families: the kernel files, and which values of parameters the header comments of
- * kernels/gemm_*.cl allow. */
+/* The kernel files, and the values that the header comments of kernels/gemm_*.cl allow. */
 #include "kernel.h"
 #include "kernels.h"
 
@@ -53,8 +52,8 @@ static bool portable_fits(const struct clb_gemm_family *family, const size_t *va
 }
 
 /* Tensor cores: the device has NVIDIA's instructions, or emulates them because the tuning asks for
- * that. Compilers of other vendors may not survive inline PTX, so they never get it. NVIDIA's
- * devices have more local memory than they report, so theirs is not compared. */
+ * that. Compilers of other vendors may not survive inline PTX. NVIDIA's devices have more local
+ * memory than they report, so it is not compared. */
 static bool nv_fits(const struct clb_gemm_family *family, const size_t *value,
                     const struct clb_device *device, size_t element)
 {
@@ -70,8 +69,8 @@ static bool nv_fits(const struct clb_gemm_family *family, const size_t *value,
 #define WARPS       .items = 32, .rows = CLB_PARAM_WARP_M, .cols = CLB_PARAM_WARP_N
 #define SPLIT_GROUP .items = 384, .rows = CLB_PARAM_MR, .cols = CLB_PARAM_NR
 
-/* Blocks of split families: bf16x6 has words that tell whether the block is sparse; fp16x3 has two
- * half-precision pieces of each element, and the block's factor. */
+/* Extra words of a bf16x6 block tell whether it is sparse; fp16x3 has two half-precision pieces of
+ * each element, and the block's factor. */
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family)
 {
     static const struct clb_gemm_family families[CLB_FAMILIES] = {

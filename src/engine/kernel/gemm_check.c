@@ -23,8 +23,8 @@ struct full_check {
     struct clb_buffer *memory[BUFFERS];
 };
 
-/* How a product is computed: the operands' ops, whether both are read unpacked or have extreme
- * scales, and the depth of the parts that are summed, 0 for undivided products. */
+/* The operands' ops, whether both are read unpacked or have extreme scales, and the depth of the
+ * parts that are summed, 0 for undivided products. */
 struct way {
     clb_op op_a, op_b;
     bool raw, scaled;
@@ -61,7 +61,7 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
     return status;
 }
 
-/* C = op(A)*op(B) or C += op(A)*op(B) in launches of most_m x most_n, deep as callers' are. */
+/* In launches of most_m x most_n, deep as callers' are. */
 static clb_status full_multiply(const struct full_check *check, const struct way *way, bool add,
                                 size_t most_m, size_t most_n)
 {
@@ -114,7 +114,7 @@ static clb_status full_multiply(const struct full_check *check, const struct way
     return status;
 }
 
-/* The depth of the two or three parts with which a product is checked; 0: it has too few steps. */
+/* The depth of two or three parts; 0: there are too few steps. */
 static size_t part_of(const struct full_check *check)
 {
     size_t unit = clb_gemm_depth_unit(check->variant);
@@ -173,7 +173,7 @@ static clb_status check_way(struct full_check *check, const struct way *way)
     return status;
 }
 
-/* Every way to pack the operands, with B unpacked also A; besides the depth in parts, operands
+/* Every way to pack the operands, with B unpacked also A; also the depth in parts, operands
  * unpacked as they may be stored, and scaled ones, if the variant has kernels for that. */
 static clb_status check_ways(struct full_check *check)
 {
@@ -266,10 +266,9 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
 
 /* ---- the rate of products ---- */
 
-/* Products of growing order are timed, until one takes long enough to be timed well; none is
- * repeated that takes very long. Orders count real numbers. */
+/* Orders, of real numbers, grow until a product takes long enough; long ones are not repeated. */
 #define FIRST_ORDER    64
-#define LARGEST_SHARED 1024 /* memory of the host is scarce */
+#define LARGEST_SHARED 1024 /* host memory is scarce */
 #define LARGEST_OWN    4096
 #define LONG_ENOUGH    0.0025 /* by the device's clock */
 #define LEAST_WALL     0.001  /* less is mostly the work of waking threads */
@@ -288,7 +287,6 @@ static double read_clock(const struct clb_device *device)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The matrices of a square product, of random numbers. */
 static clb_status write_random(struct full_check *check)
 {
     const clb_precision precision = check->variant->precision;
@@ -384,8 +382,8 @@ struct skip_check {
     unsigned char *host; /* the source, C with the skip, C without */
 };
 
-/* What is skipped, and the operands: triangles, or, with `packs` false, the general matrices that
- * they stand for. `shared` is b_op_of_a. */
+/* What is skipped, and the operands: triangles, or, unless `packs`, the general matrices that they
+ * stand for. `shared` is b_op_of_a. */
 struct skip_way {
     struct clb_skip cut;
     struct clb_chunk a, b;
@@ -472,7 +470,6 @@ static clb_status check_skip(const struct skip_check *check, const struct skip_w
     return status;
 }
 
-/* An operand of a product that is a triangle, and what is skipped for it. */
 static struct skip_way triangular(bool of_b, bool low, struct clb_chunk x)
 {
     struct skip_way way = {.b.depth_contiguous = true, .cut = {.a = x.diagonal, .b = x.diagonal}};
@@ -522,7 +519,6 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant)
     return clb_min(clb_max(value[CLB_PARAM_KC], 2 * value[CLB_PARAM_MR]), 400) + 5;
 }
 
-/* All ways with operands of order n. */
 static clb_status check_order(void *context, struct clb_check_size size)
 {
     struct skip_check check = *(const struct skip_check *)context;

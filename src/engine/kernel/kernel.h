@@ -25,16 +25,15 @@ struct clb_gemm_family {
     size_t items;
     clb_param rows, cols;
     /* Split families: bytes of the pieces of a packed element, and further ones of a packed block,
-     * which is as wide as a panel and KU deep. These families count offsets of packed operands in
-     * bytes. The last argument of their packing kernels is a flag, which is raised when an element
-     * is outside the range for which the family keeps its accuracy. 0 in other families, whose
-     * packed elements have the operand's type. */
+     * which is as wide as a panel and KU deep; offsets of packed operands count bytes. The last
+     * argument of their packing kernels is a flag, raised when an element is outside the range for
+     * which the family keeps its accuracy. 0 in other families, whose packed elements have the
+     * operand's type. */
     size_t pieces, block_extra;
-    /* Has kernels that read B unpacked, where B is contiguous in depth, one of them A as well,
-     * where A is not. */
+    /* Has kernels that read B unpacked, if it is contiguous in depth, one of them also A, if that
+     * is not. */
     bool has_direct;
-    /* Has kernels that skip what is zero or not wanted, that pack triangles, and that read B from
-     * A's packed panels. */
+    /* Kernels skip what is zero or not wanted, pack triangles, and read B from A's panels. */
     bool has_skip;
     bool packs_once; /* packs A as B: see below, launch.c */
     bool has_parts;  /* divides the depth over work-groups: see clb_part_depth */
@@ -59,7 +58,6 @@ static inline bool clb_check_has_passed(struct clb_check *check)
 
 /* ---- variant.c: a family with its parameters, built and checked on the device ---- */
 
-/* The check of the kernels that read B unpacked. */
 struct clb_direct {
     struct clb_check check;
     struct clb_runtime *runtime;
@@ -73,28 +71,28 @@ struct clb_gemm_variant {
     /* Families with has_skip: where the program with those kernels is stored once it is built. */
     struct clb_program **shapes;
     /* Families with has_direct: whether those kernels may be used, for clb_direct_prepare. NULL in
-     * second variants, which have been checked with them. */
+     * second variants, which were checked with them. */
     struct clb_direct *direct;
     char name[40];       /* "gemm-cpu-32x8", for reports */
     bool split;          /* of a split family: see clb_gemm_family */
     bool scales;         /* rows of A and columns of B are scaled before they are packed */
     double rate;         /* GFLOP/s as clb_gemm_measure has them; 0: not known */
-    bool too_slow;       /* does less than CLB_LEAST_RATE, so that `auto` leaves the device alone */
+    bool too_slow;       /* slower than CLB_LEAST_RATE: `auto` leaves the device alone */
     double flop_seconds; /* that such a device is expected to need for an operation */
-    /* Split families: the variant for the problems and operands that this one can't compute. */
+    /* Split families: for the problems and operands that this one can't compute. */
     const struct clb_gemm_variant *plain;
-    /* Split families: with the same kernels, and scales operands out of range; or NULL. */
+    /* Split families: with the same kernels, scales operands out of range; or NULL. */
     const struct clb_gemm_variant *scaled;
     /* Another variant of the family, faster for some products (clb_gemm_for); or NULL. */
     const struct clb_gemm_variant *second;
 };
 
 /* The variant for a precision on the runtime's device: chosen, built and checked by the first
- * caller. A row of the table that doesn't work is dropped with a log line and the next one tried,
- * as is one whose known rate is below a tenth of the next one's; CLB_ERR_UNSUPPORTED: none left. */
+ * caller. A row of the table that doesn't work, or whose known rate is below a tenth of the next
+ * one's, is dropped with a log line; CLB_ERR_UNSUPPORTED: none left. */
 clb_status clb_gemm_variant_choose(struct clb_runtime *runtime, clb_precision precision,
                                    const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
-/* Those that have been chosen, by precision; NULL: none yet. */
+/* By precision; NULL: none chosen yet. */
 extern const struct clb_gemm_variant *_Atomic clb_gemm_variants[CLB_PRECISIONS];
 CLB_MUST_CHECK static inline clb_status
 clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
@@ -138,7 +136,7 @@ CLB_MUST_CHECK static inline clb_status clb_direct_prepare(const struct clb_gemm
 /* ---- launch.c: matrices in the device's memory ---- */
 
 /* A column-major matrix, or part of one, in the device's memory: element (i, j) is at offset + i +
- * j*ld of the buffer. Everything counts elements. */
+ * j*ld of the buffer, in elements. */
 struct clb_dmat {
     cl_mem mem;
     size_t offset, rows, cols, ld;
@@ -148,13 +146,13 @@ struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, 
 
 /* ---- launch.c: the kernels of a variant ----
  *
- * Everything outside this part counts elements of the problem. Kernels multiply real matrices; a
- * complex product is computed as a real one, and only the packing differs. With interleaved storage
- * C (m x n, ldc) is the real 2m x n matrix with leading dimension 2*ldc. A is packed as the real
- * 2m x 2k matrix whose 2 x 2 blocks are [re -im; im re], and B as the real 2k x n matrix whose rows
- * are re and im in turn; families with packs_once pack A's rows as B's columns, m x 2k, and make
- * the blocks while they multiply. This takes 8mnk flops, no more than a complex product needs.
- * Launch geometry and parameters (CLB_MR, CLB_KU, ...) are in real elements. */
+ * Outside this part everything counts elements of the problem. Kernels multiply real matrices; for
+ * a complex product only the packing differs. With interleaved storage C (m x n, ldc) is the real
+ * 2m x n matrix with leading dimension 2*ldc. A is packed as the real 2m x 2k matrix whose 2 x 2
+ * blocks are [re -im; im re], and B as the real 2k x n matrix whose rows are re and im in turn;
+ * families with packs_once pack A's rows as B's columns, m x 2k, and make the blocks while they
+ * multiply. This takes 8mnk flops, no more than a complex product needs. Launch geometry and
+ * parameters (CLB_MR, CLB_KU, ...) are in real elements. */
 
 /* The multiples of A's rows or B's columns at which panels begin, and of their padded depth. */
 size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role);
@@ -163,10 +161,10 @@ size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
 /* Most rows of A or columns of B in one launch, no wider than prelaunch.c's; SIZE_MAX: no limit. */
 size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role);
 
-/* True when panels of A consist of whole panels of B and a kernel can read B from them. */
+/* Whether panels of A consist of whole panels of B and a kernel can read B from them. */
 bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant);
 
-/* Work-items of a group; of families whose groups have one work-item 0. */
+/* Work-items of a group; 0 in families whose groups have one. */
 size_t clb_gemm_group(const struct clb_gemm_family *family, const size_t *value);
 /* The launches that pack w x k elements, and that multiply to m x n. */
 struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
@@ -205,9 +203,9 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
                          cl_mem packed, cl_ulong offset, cl_mem flag,
                          struct clb_order order) CLB_MUST_CHECK;
 
-/* Split families: scale each row of A or column of B of a chunk in place by a power of two of its
- * own, and write the exponents to first[0] + i and first[1] + i. Elements that get too small for
- * that are out of range when the chunk is packed. */
+/* Split families: scale each row of A or column of B of a chunk in place by its own power of two,
+ * and write the exponents to first[0] + i and first[1] + i. Elements that get too small are packed
+ * as out of range. */
 clb_status clb_gemm_scale(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                           const struct clb_chunk *chunk, size_t w, size_t k, cl_mem exponents,
                           const cl_ulong first[2], struct clb_order order) CLB_MUST_CHECK;
@@ -229,8 +227,8 @@ struct clb_skip {
 
 /* parts.c: how much of the depth one work-group computes. Where C has fewer tiles than half of the
  * device's units, the depth is divided into parts, whose products are added up in their order. This
- * depends on nothing but the arguments, which must be those of a whole problem and not of one of
- * its launches, so that each entry has the same bits whatever the launches.
+ * depends on the arguments alone, which must be those of a whole problem and not of one of its
+ * launches, so that each entry has the same bits whatever the launches.
  *
  * clb_part_depth: the depth of a part, a multiple of clb_gemm_depth_unit, for an m x n product of
  * launches that are k deep on so many units; 0: undivided. clb_part_bytes: of the memory that a
@@ -255,7 +253,7 @@ size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_
 size_t clb_scaled_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
                         size_t k);
 
-/* True when the variant has kernels that read both operands unpacked, with the same sums. */
+/* Whether kernels read both operands unpacked, with the same sums. */
 static inline bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant)
 {
     return variant->family->has_raw && variant->tuning.value[CLB_PARAM_RAW] != 0;
@@ -263,9 +261,9 @@ static inline bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant)
 
 /* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
  * c_offset of its buffer. If ldb is not 0, B is not packed: element (p, j) is at b_offset + p +
- * j*ldb, counted in elements of the problem. With `raw` neither is, and both have their offset,
- * their leading dimension and the contiguous direction. If b_op_of_a is not CLB_OP_N, `b` holds a
- * matrix packed as A, and B is its transpose or adjoint: columns of B are rows of that matrix. */
+ * j*ldb, in elements of the problem. With `raw` neither is, and both have an offset, a leading
+ * dimension and a contiguous direction. If b_op_of_a is not CLB_OP_N, `b` holds a matrix packed as
+ * A, and B is its transpose or adjoint. */
 struct clb_product {
     size_t m, n, k;
     cl_mem a, b, c;
@@ -284,8 +282,8 @@ struct clb_product {
     /* With subtract: subtract products of elements one after the other. Not for split families. */
     bool in_order;
     bool negate; /* C = -A*B, C += -A*B */
-    /* The operands were scaled, with these exponents of row 0 and of column 0 of the product; NULL:
-     * they were not. `parts` is memory of clb_scaled_bytes; only C = A*B and C += A*B. */
+    /* Exponents of the operands' scales, of row 0 and of column 0 of the product; NULL: not scaled.
+     * `parts` is memory of clb_scaled_bytes; only C = A*B and C += A*B. */
     cl_mem exponents;
     cl_ulong a_exponents, b_exponents;
     struct clb_skip cut;
@@ -297,7 +295,6 @@ clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
 
 /* ---- what launch.c and parts.c use of each other ---- */
 
-/* Tiles of an m x n product. */
 size_t clb_gemm_tiles(const struct clb_gemm_variant *variant, size_t m, size_t n);
 
 /* The factors of a product and of C, two numbers of the kernels' real type; and one of them. */

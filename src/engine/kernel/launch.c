@@ -31,7 +31,6 @@ static size_t panel_width(const struct clb_gemm_variant *variant, clb_operand_ro
                                          : value[CLB_PARAM_MR];
 }
 
-/* The panels of w elements. */
 static size_t panels_of(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w)
 {
     return clb_div_up(w * each_width(variant, role), panel_width(variant, role));

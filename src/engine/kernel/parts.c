@@ -8,8 +8,8 @@ static size_t parts(const struct clb_gemm_variant *variant)
     return clb_precision_parts(variant->precision);
 }
 
-/* A part is so deep at least: its product is written and read once more, which takes about as long
- * as reading the operands of a hundred depths. */
+/* Least depth of a part: its product is written and read once more, which takes about as long as
+ * reading the operands of a hundred depths. */
 #define LEAST_PART ((size_t)256)
 
 size_t clb_part_find_depth(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n,
@@ -49,9 +49,9 @@ size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_
 
 /* Time is counted in elements of C that a unit computes, in k depths each. A launch whose tiles
  * fill the units once takes one tile; the last time they may be filled in part. Packing an element
- * and writing one of a part take as long as OF_MEMORY and OF_MEMORY / k elements; each launch more
- * than one costs as much as LAUNCH products of an element. (H200, 2026-11: estimates within 10 % of
- * what dgemm took from n = 1500 on.) */
+ * and writing one of a part take as long as OF_MEMORY and OF_MEMORY / k elements; each further
+ * launch costs as much as LAUNCH products of an element. (Within 10 % of dgemm's time from n = 1500
+ * on: H200, 2026-11.) */
 #define OF_MEMORY 1.0
 #define LAUNCH    1e6
 
@@ -97,7 +97,7 @@ size_t clb_part_find_most(const struct clb_gemm_variant *variant, size_t units, 
                : units * clb_round_up(value[CLB_PARAM_MR], 128 / real) * value[CLB_PARAM_NR] * real;
 }
 
-/* Work-groups that add parts or scale, always the same number (see prelaunch.c). */
+/* Work-groups that add parts or scale, always as many (see prelaunch.c). */
 #define FIXED_GROUPS 1024
 
 static struct clb_geometry fixed_geometry(const struct clb_gemm_variant *variant)

@@ -3,8 +3,8 @@
  * PoCL stores a loaded kernel together with the width of its grid and loads it again for a wider
  * grid. A command takes a reference to the loaded kernel when it begins and releases it when it
  * ends, by a lookup that ignores the width: after a wider launch in between it finds another entry,
- * and an assertion ends the process (seen with 3.1, calls of different sizes from 8 threads). After
- * a launch of the widest grid there is only one entry for each kernel. */
+ * and an assertion ends the process (seen with 3.1). After the widest launch each kernel has only
+ * one entry. */
 #include "check.h"
 #include "kernel.h"
 
@@ -16,7 +16,7 @@
 /* Depths of the streamed pipeline depend on the problem. On PoCL only tests use it, with less. */
 #define STREAMED ((size_t)512)
 
-/* The size of one launch: w x k elements are packed, or m x n computed. */
+/* w x k elements are packed, or m x n computed. */
 struct shape {
     size_t rows, cols;
 };
@@ -93,7 +93,7 @@ static clb_status prelaunch_packs(struct clb_queue_set *queue_set,
     return status;
 }
 
-/* The size of the widest launch; of several such sizes the smallest. */
+/* Of several widest launches the smallest. */
 static struct shape widest_product(const struct clb_runtime *runtime,
                                    const struct clb_gemm_variant *variant)
 {
@@ -119,7 +119,6 @@ static struct shape widest_product(const struct clb_runtime *runtime,
     return chosen;
 }
 
-/* Launch the kernel that computes products like `product`. */
 static clb_status prelaunch_product(struct clb_queue_set *queue_set,
                                     const struct clb_gemm_variant *variant,
                                     struct clb_product product)

@@ -121,8 +121,8 @@ static clb_status check_products(struct clb_runtime *runtime,
     return status == CLB_OK ? clb_gemm_check_full(runtime, variant, direct) : status;
 }
 
-/* Build a row's variant and check it; with `direct` NULL also the kernels that read B unpacked.
- * CLB_ERR_UNSUPPORTED: values don't suit family or device; CLB_ERR_BUILD: they don't work. */
+/* With `direct` NULL also check the kernels that read B unpacked. CLB_ERR_UNSUPPORTED: values don't
+ * suit family or device; CLB_ERR_BUILD: they don't work. */
 static clb_status make_variant(struct clb_runtime *runtime, clb_precision precision,
                                const struct clb_gemm_tuning *tuning, struct clb_direct *direct,
                                struct clb_gemm_variant *variant)
@@ -154,7 +154,6 @@ static clb_status find_row(const struct clb_device *device, clb_precision precis
     return clb_tuning_gemm(device, precision, math, kept ? skip - 1 : skip, tuning);
 }
 
-/* Which variant of a precision is wanted. */
 struct wish {
     struct clb_runtime *runtime;
     clb_precision precision;
@@ -186,8 +185,8 @@ static struct clb_ranked measure_row(const struct wish *wish, size_t row,
 }
 
 /* Find the first row that works on the device, and the one that is used where rates decide: the
- * first that is not much slower than the next, which is looked at only behind one that is slower
- * than such devices are, since it takes as long to compile. */
+ * first that is not much slower than the next. The next, which takes as long to compile, is looked
+ * at only behind one that is slower than such devices are. */
 static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
                            struct clb_gemm_variant *variant)
 {
@@ -223,7 +222,7 @@ static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
     }
 }
 
-/* Make the row that the helper has chosen; both, to check them, where this is the helper. */
+/* Make the row that the helper has chosen; the helper makes both, to check them. */
 static clb_status make_chosen(const struct wish *wish, const struct clb_choice *choice,
                               struct clb_gemm_variant *variant)
 {
@@ -261,7 +260,6 @@ static clb_status variant_choose(const struct wish *wish, struct clb_gemm_varian
     return CLB_OK;
 }
 
-/* Give a variant its second one, if the tables have one that works. */
 static clb_status choose_second(const struct wish *wish, struct clb_gemm_variant *first,
                                 struct clb_gemm_variant *second)
 {
@@ -284,7 +282,6 @@ static clb_status choose_second(const struct wish *wish, struct clb_gemm_variant
     return CLB_OK;
 }
 
-/* Give a variant of a split family the one that scales. */
 static void set_scaled(struct clb_gemm_variant *variant, struct clb_gemm_variant *scaled)
 {
     static const char suffix[] = "-scaled";
