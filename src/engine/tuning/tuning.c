@@ -11,8 +11,8 @@
 
 /* ---- device classes ---- */
 
-/* A device has the first class that it fits, and rows of the classes behind that which it fits are
- * used for what the first one has no row for. */
+/* A device has the first class that it fits; later ones that it fits are used where that has no
+ * row. */
 typedef enum device_class {
 #define CLB_CLASS(name, kind, vendor, bytes, rate) CLASS_##name,
 #include "classes.def"
@@ -137,7 +137,7 @@ static bool is_tile_min(const struct clb_param_override *override)
            same_text(override->value, override->value_length, "min");
 }
 
-/* Decode an override; CLB_PARAMS when it is invalid. */
+/* CLB_PARAMS: it is invalid. */
 static clb_param parse_override(const struct clb_param_override *override, size_t *value)
 {
     double number;
@@ -156,7 +156,7 @@ static clb_param parse_override(const struct clb_param_override *override, size_
     return CLB_PARAMS;
 }
 
-/* CLB_FAMILIES: there is none of this name. */
+/* CLB_FAMILIES: none has this name. */
 static clb_family find_family(const char *name)
 {
     int i = 0;
@@ -204,7 +204,7 @@ static bool is_for(const struct row *row, clb_precision precision)
     return (row->precisions >> precision & 1) != 0;
 }
 
-/* The row's values for one of its precisions. A complex number takes two depths of the kernel. */
+/* A complex number takes two depths of the kernel. */
 static struct clb_gemm_tuning tuning_of(const struct row *row, clb_precision precision)
 {
     struct clb_gemm_tuning tuning = row->tuning;
@@ -260,7 +260,7 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
         forced = CLB_FAMILIES;
     if (math != CLB_MATH_STRICT && forced != CLB_FAMILIES)
         math = CLB_MATH_FAST;
-    /* A forced family may have no row for this device: then any row of the family is used. */
+    /* A forced family may have no row for this device: then any of its rows is used. */
     for (int pass = 0; pass < (forced != CLB_FAMILIES ? 2 : 1); pass++) {
         for (size_t i = 0; i < CLB_COUNT_OF(rows); i++) {
             const struct row *row = &rows[i];

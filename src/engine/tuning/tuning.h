@@ -36,7 +36,6 @@ extern const struct clb_param_info {
     size_t standard[2]; /* where no row has a value; index: the device shares the host's memory */
 } clb_params[CLB_PARAMS];
 
-/* Write the key in CLBLAS_SHIM_PARAMS to `key`. */
 #define CLB_PARAM_KEY_SIZE 32
 void clb_param_key(clb_param param, char key[CLB_PARAM_KEY_SIZE]);
 
@@ -48,24 +47,24 @@ struct clb_gemm_tuning {
 };
 
 /* The first row for a device and a precision whose family's clb_math is at most `math`, after
- * `skip` such rows, which the device has refused; overrides are applied. CLBLAS_SHIM_KERNEL has
- * precedence over `math` unless `math` is strict. CLB_ERR_UNSUPPORTED when no row is left. */
+ * `skip` such rows, which the device has refused, with overrides. CLBLAS_SHIM_KERNEL has precedence
+ * over `math` unless `math` is strict. CLB_ERR_UNSUPPORTED: no row is left. */
 clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precision, clb_math math,
                            size_t skip, struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
-/* The second row (gemm.second) of the family and kind of copies of `first`, a row of
- * clb_tuning_gemm. CLB_ERR_UNSUPPORTED when there is none. */
+/* The second row (gemm.second) for `first`, a row of clb_tuning_gemm: of its family and kind of
+ * copies. CLB_ERR_UNSUPPORTED: there is none. */
 clb_status clb_tuning_second(const struct clb_device *device, clb_precision precision,
                              const struct clb_gemm_tuning *first,
                              struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
-/* The row that `clblas-shim tune --kernels` has kept for this device, its family's first with the
- * values kept, overrides applied. CLB_ERR_UNSUPPORTED: there is none that clb_tuning_gemm would
- * allow. Reads a file. */
+/* The row that `clblas-shim tune --kernels` has kept for this device: its family's first with the
+ * values kept and overrides. CLB_ERR_UNSUPPORTED: none that clb_tuning_gemm allows. Reads a
+ * file. */
 clb_status clb_tuning_kept(const struct clb_device *device, clb_precision precision, clb_math math,
                            struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
-/* Keep these values of `tuning` for the device in the cache. False: there is none to write to. */
+/* Keep these values of `tuning` in the cache. False: it can't be written. */
 bool clb_tuning_keep(const struct clb_device *device, clb_precision precision,
                      const struct clb_gemm_tuning *tuning, const clb_param *params, size_t count);
 
@@ -92,22 +91,21 @@ struct clb_offload clb_tuning_offload(const struct clb_device *device, clb_preci
                                       const struct clb_gemm_tuning *tuning, clb_work work,
                                       bool optimised);
 
-/* The seconds that a device is expected to need for so many floating-point operations. */
+/* The seconds that a device is expected to need for so many operations. */
 double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops);
 
-/* The GFLOP/s that devices of this class have at least; of a CPU one core. */
+/* The least GFLOP/s of devices of this class; of a CPU one core. */
 double clb_tuning_usual_rate(const struct clb_device *device, clb_precision precision);
 
-/* The class of the device in the tables, for the tuner. */
 const char *clb_tuning_class(const struct clb_device *device);
 
 /* The lowest threshold of all rows for a kind of work and of next library: less needs no device. */
 double clb_tuning_lowest_threshold(clb_work work, bool optimised);
 
-/* The value that CLBLAS_SHIM_PARAMS has for the parameter, whatever the device; 0: none. */
+/* The value in CLBLAS_SHIM_PARAMS, whatever the device; 0: none. */
 size_t clb_tuning_override(const struct clb_config *config, clb_param param);
 
-/* Report each invalid value of CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS by a line, and ignore it.
+/* Report each invalid value of CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS by a line; it is ignored.
  * Called once, at the first intercepted call. */
 void clb_tuning_check_config(const struct clb_config *config);
 
