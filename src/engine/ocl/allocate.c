@@ -38,7 +38,7 @@ void clb_host_unmap(void *memory, size_t size)
         munmap(memory, clb_round_up(size, PAGE));
 }
 
-/* Map a pinned buffer. It stays mapped as long as it exists; only the CPU's address is used. */
+/* A pinned buffer stays mapped as long as it exists; only the CPU's address is used. */
 static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
     struct clb_queue_set *queue_set;

@@ -1,11 +1,10 @@
-/* cl: what only this folder knows: the OpenCL functions of the system's ICD loader, dlopen'ed at
- * first use, and their errors; commands, queues and programs. */
+/* cl: for this folder only: OpenCL functions and their errors; commands, queues and programs. */
 #ifndef CLB_CL_H
 #define CLB_CL_H
 
 #include "queue.h"
 
-/* The entry points that the shim uses, once. */
+/* The entry points that the shim uses. */
 #define CLB_CL_FUNCTIONS(X)       \
     X(GetPlatformIDs)             \
     X(GetPlatformInfo)            \
@@ -151,9 +150,8 @@ struct clb_queue {
     unsigned unmarked;     /* launches since `mark` */
     clb_event mark;        /* of a launch, or NULL */
     _Atomic cl_uint given; /* launches so far */
-    /* The number of the last launch that has run, at a place of its own in the device's memory, and
-     * in memory that the CPU reads; both are the same where memory is shared. NULL before the first
-     * launch. */
+    /* The number of the last launch that has run, at `place` in the device's memory and in the
+     * CPU's; both are the same where memory is shared. NULL before the first launch. */
     struct clb_buffer *chain, *report;
     cl_uint place;
     cl_uint launches; /* that are enqueued, by the thread that enqueues */
@@ -166,8 +164,7 @@ struct clb_program {
     cl_program handle;
     clb_status status;
     bool is_new; /* compiled by this process */
-    /* All that determines the binary, for the key of what is stored of it. The options are its end.
-     */
+    /* All that determines the binary, for keys of records; the options are its end. */
     char *identity;
     const char *options;
     struct clb_program *next;
@@ -183,11 +180,11 @@ struct clb_queue_set_kernel {
 
 /* ---- enqueuer.c ---- */
 
-/* Called when the device starts: make the thread if the device is one where it does all
- * (CLB_QUIRK_ONE_ENQUEUER). Tests may have it on every device with its own memory. */
+/* Called when the device starts: make the thread if it has CLB_QUIRK_ONE_ENQUEUER. Tests may have
+ * it on every device with its own memory. */
 clb_status clb_enqueuer_start(const struct clb_device *device) CLB_MUST_CHECK;
 extern bool clb_enqueuer_always;
-/* True when there is the thread, so that all commands are to be left to it. */
+/* There is the thread: all commands are to be left to it. */
 extern atomic_bool clb_enqueuer_made;
 static inline bool clb_enqueuer_exists(void)
 {
@@ -199,8 +196,7 @@ extern CLB_THREAD bool clb_enqueuer_is_self; /* this is the thread */
 clb_status clb_enqueuer_post(const struct clb_command *command, clb_event event) CLB_MUST_CHECK;
 /* Have the thread ask for a command from now on, until it calls clb_event_end. */
 void clb_enqueuer_watch(clb_event event);
-/* Leave a request; it is carried out after all that were left before, or, if it overtakes, after
- * all of those that do so too. */
+/* Leave a request, carried out after the earlier ones; if it overtakes, after those that do. */
 void clb_enqueuer_leave(struct clb_request *request);
 
 /* Wait until the thread has nothing to do, but no longer than this: the process ends. */
@@ -248,7 +244,6 @@ void clb_event_retain(clb_event event);
 void clb_event_end(clb_event event, clb_status status);
 /* False also when the driver does not say. */
 bool clb_cl_event_is_pending(cl_event event);
-/* Release the driver's event of a command that has ended. */
 void clb_event_release_handle(clb_event event);
 /* Flush a queue, unless nothing has been enqueued since that was done. */
 clb_status clb_queue_flush_now(struct clb_queue *queue);

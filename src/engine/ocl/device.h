@@ -22,19 +22,16 @@ typedef enum clb_vendor {
     CLB_VENDOR_INTEL
 } clb_vendor;
 
-/* Peculiarities of drivers. They are found once, when a device is described: each vendor's and
- * driver's in the file that is named here. */
+/* Peculiarities of drivers, found when a device is described, in the file named here. */
 typedef enum clb_quirk {
-    /* nvidia.c: after a command has failed, all later commands and every wait fail too, because the
-     * context is unusable. So queues keep no events there, which elsewhere are the only report of a
-     * failure and cost a lock and some microseconds a command. */
+    /* nvidia.c: once a command has failed, the context is unusable: all later commands and waits
+     * fail. So queues keep no events, which cost a lock and some microseconds a command. */
     CLB_QUIRK_FAILS_FOR_GOOD = 1 << 0,
-    /* nvidia.c: the driver reports fewer work-items (256) and less local memory (48 KiB) for
-     * kernels than their launches accept. Kernels that run would be refused if it were believed; a
-     * launch that really needs too much fails. */
+    /* nvidia.c: the driver reports fewer work-items and less local memory for kernels than their
+     * launches accept, so it is not asked; a launch that really needs too much fails. */
     CLB_QUIRK_UNDERSTATES_LIMITS = 1 << 1,
     /* nvidia.c: all work-groups of a launch that the device can hold make progress, so they may
-     * wait for each other. Elsewhere they may run one after the other, and the kernel hangs. */
+     * wait for each other; elsewhere that may hang. */
     CLB_QUIRK_GROUPS_PROGRESS = 1 << 2,
     /* pocl.c: a launch of a kernel that is wider than those before it ends the process when another
      * thread's launch of that kernel ends meanwhile. So the first launch must be the widest. */
@@ -59,12 +56,11 @@ struct clb_device {
     char vendor_name[128];
     char driver[128];
     char platform_name[128];
-    /* Platform, vendor, name and driver, with their versions: what is stored about a device belongs
-     * to all that have the same. */
+    /* Platform, vendor, name and driver, with versions; devices with the same share records. */
     char identity[648];
     cl_device_type type;
     bool fp64;
-    bool unified; /* shares memory with the host: inputs are used in place */
+    bool unified; /* shares the host's memory: inputs are used in place */
     cl_uint units;
     cl_uint vector_bytes; /* native vector width in bytes */
     uint64_t memory;      /* bytes; host memory if unified */
@@ -78,16 +74,15 @@ static inline bool clb_device_has(const struct clb_device *device, clb_quirk qui
     return (device->quirks & (unsigned)quirk) != 0;
 }
 
-/* What this process's device is like: the one that has started, or before that the one that an
- * earlier process has chosen among the same drivers, without its ids. NULL: not known. Reads a file
- * at its first call. */
+/* The started device, or the one that an earlier process chose among the same drivers, without its
+ * ids: calls not worth it need not start it. NULL: not known. The first call reads a file. */
 const struct clb_device *clb_device_expected(void);
 
-/* True, for a week, of a device that was found too slow in a precision, which need not be started
- * for that; the decision is noted when it is first asked. */
+/* True, for a week, of a device that was found too slow in a precision and need not be started for
+ * it; the decision is noted when it is first asked. */
 bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision);
 
-/* ---- runtime.c: what is kept for the device in use; the first clb_runtime_get() starts it ---- */
+/* ---- runtime.c: what is kept for the device in use ---- */
 
 struct clb_buffer;
 struct clb_queue_set;
@@ -171,7 +166,7 @@ static inline struct clb_runtime *clb_runtime_get(clb_runtime_state *state)
                                                                  : clb_runtime_start(state);
 }
 
-/* The runtime if it has been started, otherwise NULL: for reports. */
+/* NULL unless it has been started: for reports. */
 static inline const struct clb_runtime *clb_runtime_peek(void)
 {
     const int now = clb_runtime_settle();
@@ -180,7 +175,7 @@ static inline const struct clb_runtime *clb_runtime_peek(void)
                : NULL;
 }
 
-/* Report whether a call failed on the device. Repeated failures quarantine the device. */
+/* Repeated failures of calls on the device quarantine it. */
 void clb_runtime_report_failure(struct clb_runtime *runtime);
 static inline void clb_runtime_report_success(struct clb_runtime *runtime)
 {
@@ -228,8 +223,8 @@ struct clb_source {
 /* All there are, NULL after the last: of the layer above that has them. */
 extern const struct clb_source *const clb_sources[];
 
-/* The program for a source and its options ("-DCLB_MR=32 ..."), built or taken from a cache. A
- * program that failed to build once fails at once the next time. */
+/* The program for a source and its options ("-DCLB_MR=32 ..."), built or from a cache. One that
+ * failed to build fails at once the next time. */
 clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
                            const char *options, struct clb_program **program) CLB_MUST_CHECK;
 
@@ -243,8 +238,7 @@ typedef enum clb_memory_kind {
 struct clb_buffer {
     cl_mem mem;
     size_t size; /* usable bytes */
-    void *host;  /* the CPU's address: pinned staging or shared memory; NULL for DEVICE kind on a
-                    device with its own memory */
+    void *host;  /* the CPU's address; NULL for DEVICE kind on a device with its own memory */
     clb_memory_kind kind;
     bool large;              /* private to the pool */
     struct clb_buffer *link; /* private to the pool */
@@ -261,33 +255,32 @@ clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, siz
 /* The same, but only a buffer that the pool has kept; otherwise NULL. */
 struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind kind, size_t size);
 
-/* Called before a call allocates `bytes`, after it has taken the kept buffers that it can use. On a
- * device that shares the host's memory, kept buffers are freed until those, the buffers in use and
- * `bytes` together are within the bound for kept buffers. */
+/* Called before a call allocates `bytes`, after it has taken the kept buffers that it can use.
+ * Where memory is shared, kept buffers are freed until they, the buffers in use and `bytes` are
+ * within the bound for kept buffers. */
 void clb_pool_make_room(struct clb_runtime *runtime, uint64_t bytes);
 
-/* Return a buffer to the pool when `idle`, NULL is allowed. Otherwise a command that uses it may
- * still be outstanding: its memory and its share of the allowance stay taken. */
+/* Return a buffer to the pool when `idle`, NULL is allowed. Otherwise a command may still use it:
+ * its memory and its share of the allowance stay taken. */
 void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle);
 
-/* Zeroed host memory for data that is too large for the pool and not used by the device. NULL when
- * the system has less available memory than that. */
+/* Zeroed host memory; NULL when the system has less available. */
 void *clb_host_map(size_t size);
 void clb_host_unmap(void *memory, size_t size);
 
-/* True when the process may map so much memory: drivers end it when they can't map what they need
- * (PoCL 3.1, in clEnqueueNDRangeKernel). Costs two system calls where there is no limit. */
+/* True when the process may map so much memory: drivers end it when they can't (PoCL 3.1, in
+ * clEnqueueNDRangeKernel). Costs two system calls where there is no limit. */
 bool clb_host_has_room(size_t bytes);
 enum { CLB_ROOM_FOR_CALL = 16 << 20 };
 
-/* Bytes of memory that the system has available (limits.c). */
+/* Bytes that the system has available (limits.c). */
 uint64_t clb_proc_available(void);
 
 /* Bytes of the allowance that are not in use; kept buffers count as free. */
 uint64_t clb_memory_available(struct clb_runtime *runtime);
 
-/* A read-only buffer that uses the caller's memory [host, host+size) in place. The memory must stay
- * valid while a command uses it; release the buffer with clb_mem_release. */
+/* A read-only buffer of the caller's memory in place, which must stay valid while a command uses
+ * it; released by clb_mem_release. */
 clb_status clb_buffer_wrap(struct clb_runtime *runtime, const void *host, size_t size,
                            cl_mem *mem) CLB_MUST_CHECK;
 void clb_mem_release(cl_mem mem);

@@ -1,13 +1,12 @@
 /* The thread on which a driver starts, programs are loaded or compiled, and kernels are checked.
  *
- * These tasks need more stack than a thread of the program may have (PoCL's device query uses
- * 64 KiB, LLVM recurses), may take seconds, and are those in which drivers install signal handlers.
- * So each runs on a thread of its own, which is made for it by the call that needs it and ends with
- * it. There is one such thread at a time: a driver is entered by calls, and by it.
+ * These tasks need more stack than a thread of the program may have (LLVM recurses, PoCL's device
+ * query uses 64 KiB), may take seconds, and are those in which drivers install signal handlers. So
+ * each runs on a thread of its own, made by the call that needs it; there is one at a time.
  *
- * The call waits, as long as it may (clb_driver_time_limit). It does not wait for a helper process,
- * nor for the dynamic linker, whose lock the call itself may hold: a constructor of a library that
- * is being loaded may call BLAS. A task whose caller has left is finished all the same. */
+ * clb_driver_request waits until clb_driver_time_limit; with a limit not for a helper process, and
+ * never long for the dynamic linker, whose lock its caller may hold: a constructor of a library
+ * that is being loaded may call BLAS. A task whose caller has left is finished all the same. */
 #include "helper.h"
 #include "start.h"
 #include "host/process.h"
@@ -25,8 +24,8 @@
 
 #define SECONDS_BEFORE_TELLING 2
 
-/* How long a thread has for taking the dynamic linker's lock before the caller leaves; a caller
- * that waits for ever allows for a busy system. */
+/* Seconds for taking the dynamic linker's lock before the caller leaves; one without a time limit
+ * allows for a busy system. */
 #define LINKER_SECONDS      0.25
 #define LINKER_SECONDS_EVER 2
 
@@ -142,8 +141,7 @@ static bool may_leave(double begin, double now)
            (!for_ever && (running->is_long || now >= clb_driver_time_limit));
 }
 
-/* With the lock held: wait until the running task has ended; false when the caller leaves. What
- * else takes seconds is a helper or a compiler. */
+/* With the lock held: wait until the running task has ended; false when the caller leaves. */
 static bool await_running(bool may_always_leave)
 {
     static atomic_bool told;
@@ -166,8 +164,8 @@ static bool await_running(bool may_always_leave)
     return true;
 }
 
-/* Where another task runs, a call that can't wait for ever does not wait at all. A task that may be
- * left is freed, here or by its thread. */
+/* Where another task runs, a call with a time limit does not wait at all. A task that may be left
+ * is freed, here or by its thread. */
 static clb_status submit(struct driver_task *task, bool may_leave_it)
 {
     clb_status status = CLB_OK;

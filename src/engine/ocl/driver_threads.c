@@ -32,9 +32,8 @@ static bool list_contains(const struct clb_thread_list *list, int id)
     return i < list->count;
 }
 
-/* True for a thread of the driver: it has inherited the signal mask of the thread that starts it. A
- * thread that the program has started meanwhile will not block these three signals, which programs
- * hardly ever block. */
+/* A thread of the driver has the signal mask of the thread that starts it; one that the program has
+ * started meanwhile hardly ever blocks these three signals. */
 static bool is_drivers(pid_t id)
 {
     char path[64], line[128];
@@ -52,10 +51,9 @@ static bool is_drivers(pid_t id)
 
 /* ---- a CPU for each worker of a CPU device ---- */
 
-/* Each is pinned to one CPU of the process. Calls are short and the workers sleep between them.
- * Linux may wake all workers on the CPU of the calling thread, and a call of some milliseconds ends
- * before Linux moves one to another CPU: on two CPUs this halves the rate (PoCL 3.1, Linux 6.1).
- * PoCL can pin them itself, but to the machine's CPUs, and not when the process has fewer. */
+/* Workers sleep between calls, and Linux may wake them all on the calling thread's CPU. A call of
+ * some milliseconds ends before one is moved: on two CPUs this halves the rate (PoCL 3.1, Linux
+ * 6.1). PoCL can pin them itself, but to the machine's CPUs, and not when the process has fewer. */
 void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before)
 {
     static struct clb_thread_list now; /* static: the driver starts only once at a time */
@@ -70,7 +68,7 @@ void clb_threads_pin(const struct clb_device *device, const struct clb_thread_li
         if (!list_contains(before, now.id[i]) && is_drivers(now.id[i]))
             now.id[workers++] = now.id[i];
     }
-    /* With fewer CPUs than workers, the system decides which workers share a CPU. */
+    /* With fewer CPUs than workers, the system decides which of them share one. */
     if (workers < 2 || workers > (size_t)CPU_COUNT(&allowed))
         return;
     for (size_t i = 0, cpu = 0; i < workers; i++, cpu++) {

@@ -1,15 +1,13 @@
 /* The thread that enqueues: on some devices it alone calls the driver's functions that enqueue
- * commands or ask and wait for them, for all threads of the process.
+ * commands, ask or wait for them.
  *
- * Threads leave requests, which it carries out in their order: so a request may use what earlier
- * ones have made, whoever has left them. Only those of queues for transfers overtake others, as
- * soon as what they use has been made: enqueueing a kernel takes some microseconds, and the link
- * would be idle while those of a whole step are enqueued. Nobody waits for a request as such; who
- * wants to know what has become of a command has its event watched, and looks at it. The thread
- * asks the driver for the commands of watched events again and again, awake while there are any,
- * because the driver could not be called back from waiting. Where the driver does not return from a
- * call, the thread stays there: the device is abandoned by who waits, and no more requests are
- * left. */
+ * It carries out requests in their order, so that one may use what earlier ones have made. Only
+ * those of queues for transfers overtake others, as soon as what they use has been made: enqueueing
+ * a kernel takes some microseconds, and the link would be idle while those of a whole step are
+ * enqueued. Nobody waits for a request: who wants to know what has become of a command has its
+ * event watched. The thread asks the driver for watched commands again and again, because it could
+ * not be called back from waiting. Where the driver does not return, whoever waits abandons the
+ * device, and no more requests are left. */
 #include "cl.h"
 
 #include <math.h>
@@ -73,8 +71,7 @@ static bool is_ready(const struct clb_request *request)
     return event == NULL || event->handle != NULL || atomic_load(&event->ended);
 }
 
-/* The request that is to be carried out, NULL if there is none. The earliest of all is always
- * ready, so where the first of one line is not, that of the other is. */
+/* The next request, or NULL. The earliest is always ready, so the first of one of the lines is. */
 static struct clb_request *next_request(void)
 {
     take_requests();
@@ -108,7 +105,7 @@ void clb_enqueuer_leave(struct clb_request *request)
 #define MOST_ARGUMENTS 24
 #define MOST_BYTES     16 /* of an argument */
 
-/* A copy of a command with all that it refers to; `memory` has the bytes that are to be written. */
+/* A command with copies of all that it refers to; `memory` has the bytes to be written. */
 struct posted {
     struct clb_request request;
     struct clb_command command;
@@ -239,7 +236,6 @@ static bool look(void)
 
 /* ---- the thread ---- */
 
-/* Sleep until there is a request, for ever or so many seconds. */
 static void sleep_until_asked(double seconds)
 {
     const struct timespec until = clb_time_of(clb_now() + fmin(seconds, 1));
@@ -262,7 +258,6 @@ static void *enqueue_for_all(void *unused)
     clb_enqueuer_is_self = true;
     pthread_setname_np(pthread_self(), "clblas-queue");
     for (;;) {
-        /* Carry out all requests, and look for ends meanwhile. */
         bool any = false;
         for (struct clb_request *request; (request = next_request()) != NULL; any = true) {
             request->run(request);
@@ -291,8 +286,7 @@ clb_status clb_enqueuer_start(const struct clb_device *device)
     return status;
 }
 
-/* It is idle when it sleeps and nothing is left for it. Where it was left in the driver, the
- * process waits once. */
+/* Where the thread is stuck in the driver, the process waits once. */
 void clb_enqueuer_await_idle(double seconds)
 {
     static atomic_bool in_vain;

@@ -1,12 +1,11 @@
 /* Waiting for a device that may hang.
  *
- * A device with its own memory may stop working while the call still has all it needs to be
- * finished by the CPU. A wait for it asks the driver again and again instead of waiting in the
- * driver, from which nothing could call a thread back: at intervals of a 256th of the time that has
- * passed, awake at first, as drivers of GPUs wait. The time in which no command ends is the sum of
- * short intervals, so that it does not grow while the process is stopped. When it exceeds
- * what calls expect (clb_runtime_expect) the device is abandoned: from then on no function of
- * queue.c enters the driver to enqueue or to wait, and all report an error.
+ * A device with its own memory may stop working while the CPU can still finish the call. So a wait
+ * asks the driver again and again, at intervals of a 256th of the time that has passed and awake at
+ * first, instead of waiting in the driver, which nothing could end. The time in which no command
+ * ends is a sum of short intervals, so that it does not grow while the process is stopped. When it
+ * exceeds what calls expect (clb_runtime_expect), the device is abandoned: no function of queue.c
+ * enters the driver to enqueue or wait any more, and all report an error.
  *
  * Where memory is shared a wait has no end: kernels may be reading the caller's matrices. */
 #include "cl.h"

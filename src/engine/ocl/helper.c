@@ -1,10 +1,10 @@
 /* The helper process that meets drivers, as seen by the program that needs it.
  *
  * Drivers crash, hang and take all memory, mostly in their compilers. So a helper process lists the
- * devices, builds kernels, checks and times them, and stores programs and what has become of each
- * step in the cache. This process asks for a step, waits on the driver thread until the helper has
- * ended, and then only loads what has passed. What a helper has died of is marked, and is not done
- * again until the mark is old or the driver another one. */
+ * devices, builds, checks and times kernels, and stores programs and the result of each step in the
+ * cache. This process asks for a step, waits on the driver thread until the helper has ended, and
+ * loads only what has passed. What a helper has died of is marked, and not done again until the
+ * mark is old or the driver another one. */
 #include "helper.h"
 #include "start.h"
 #include "store.h"
@@ -20,12 +20,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds for which the verdict of a step is believed that has failed without harm: it may have
- * wanted what another process had, memory or a disk. */
+/* Seconds until a step that has failed without harm is done again: it may have wanted memory or a
+ * disk that another process had. */
 #define VERDICT_LASTS 3600
 
-/* The helper bounds what its children do, and writes to the cache's lock as long as it works. So a
- * lock that does not change for so many seconds means that whoever has it is stopped. */
+/* The helper bounds its children, and writes to the cache's lock as long as it works: where that
+ * does not change for so many seconds, its holder is stopped. */
 #define LONGEST_SILENCE 60.0
 
 static const char helper_name[] = "clblas-shim-probe";
@@ -50,8 +50,7 @@ static bool can_run(const char *format, const char *folder)
     return length > 0 && (size_t)length < sizeof path && access(path, X_OK) == 0;
 }
 
-/* The folder of the library; false in a program that has this code without the library, which has
- * no helper of its own. */
+/* False in a program that has this code without the library, and so no helper. */
 static bool find_library(char folder[PATH_MAX])
 {
     Dl_info info;
@@ -65,7 +64,7 @@ static bool find_library(char folder[PATH_MAX])
     return true;
 }
 
-/* Find the helper, where the user says or near the library. Why there is none, or NULL. */
+/* Why there is no helper where the user says or near the library; or NULL. */
 static const char *find_helper(const char *folder)
 {
     const char *wanted = clb_config_get()->probe;
@@ -126,10 +125,10 @@ bool clb_helper_lock_path(char *text, size_t size)
 
 /* ---- requests ---- */
 
-/* The step whose programs are wanted, "gemm:d"; set by clb_step_need. */
+/* "gemm:d"; set by clb_step_need. */
 static char current_step[64];
 
-/* Have the helper do a step; false when it could not be asked. */
+/* Have the helper do a step; false when that fails. */
 static bool request(const char *step)
 {
     char *arguments[] = {path, (char *)(uintptr_t)step, NULL};
@@ -208,7 +207,6 @@ static uint64_t hash_kernels(const struct clb_device *device)
     return sum;
 }
 
-/* All that decides which programs a step builds, and how they are checked; malloc'ed. */
 char *clb_step_describe(const struct clb_device *device, clb_helper_step step,
                         clb_precision precision)
 {
@@ -240,7 +238,7 @@ struct need {
 };
 
 /* CLB_OK when the step has passed, CLB_ERR_UNSUPPORTED when it has failed; *again where the helper
- * should do it, once more too. */
+ * should do it, perhaps once more. */
 static clb_status look(const struct need *need, bool *again)
 {
     struct clb_record record;
@@ -360,7 +358,7 @@ double clb_device_rate(const struct clb_device *device, const char *place)
     if (clb_helper_get_role() == CLB_HELPER_NONE)
         return 0;
     clb_status status = look(&need, &again);
-    /* Not while it was asked for in vain a short time ago. */
+    /* Not where it was asked for in vain within that time. */
     if (role == CLB_HELPER_USED && again && !clb_record_exists(asked, CLB_RATE_LASTS)) {
         snprintf(step, sizeof step, "gemm:%c@%s", "sdcz"[need.precision], place);
         const bool done = request(step);
@@ -428,8 +426,8 @@ bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
 
 /* ---- drivers ---- */
 
-/* What may change which devices there are: variables, in any order; which kinds of GPUs there are,
- * because a cache may be shared with machines that have others, or none; and the drivers. */
+/* What may change the devices: variables, in any order; which kinds of GPUs there are, because
+ * other machines may share the cache; and the drivers. */
 char *clb_drivers_describe(void)
 {
     static const char variables[] =

@@ -18,8 +18,8 @@ typedef enum clb_helper_role {
 /* Exit statuses of the helper; 0: the step's record is in the cache. */
 enum { CLB_HELPER_EXIT_FAILED = 1, CLB_HELPER_EXIT_NO_LOCK = 73, CLB_HELPER_EXIT_BUSY = 75 };
 
-/* Which row of the tuning tables is the first that works on a device, which one is used where rates
- * decide, and their GFLOP/s: of a CPU device for each core, 0 where it is not known. */
+/* Rows of the tuning tables: the first that works on a device, and the one used where rates decide.
+ * Rates are GFLOP/s, of a CPU device for each core; 0: not known. */
 struct clb_choice {
     struct clb_ranked {
         size_t row;
@@ -41,9 +41,9 @@ struct clb_helper_shared {
     char current[(size_t)1 << 20]; /* a program, to be marked if the child dies; or empty */
 };
 
-/* In a child of the helper what it shares with that, elsewhere NULL. */
+/* NULL but in a child of the helper. */
 extern struct clb_helper_shared *clb_helper_shared;
-/* Called in a child of the helper before all else. */
+/* Called first in a child of the helper. */
 void clb_helper_become(clb_helper_role as, struct clb_helper_shared *with);
 clb_helper_role clb_helper_get_role(void);
 
@@ -55,11 +55,11 @@ bool clb_helper_lock_path(char *text, size_t size);
 /* What decides which drivers there are and what they do, malloc'ed. */
 char *clb_drivers_describe(void);
 
-/* CLB_OK, and the only driver that works in `library` where that is so, by a record of these
- * drivers that counts; *known: there is one. */
+/* By a record of these drivers that counts (*known): CLB_OK, and in `library` the only one that
+ * works where that is so. */
 clb_status clb_drivers_recall(char *library, size_t size, bool *known) CLB_MUST_CHECK;
-/* Before a driver is loaded: CLB_OK, and in `library` the only driver that may be opened or "" for
- * all of them by the loader; CLB_ERR_NODEVICE when there is none that works. */
+/* Before a driver is loaded: CLB_OK, and in `library` the only driver that may be opened, or "" for
+ * the loader; CLB_ERR_NODEVICE when none works. */
 clb_status clb_helper_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
 
 /* ---- steps ----
@@ -76,9 +76,9 @@ typedef enum clb_helper_step {
     CLB_STEPS
 } clb_helper_step;
 
-/* Called by a check before it gets its programs: CLB_OK when the helper has done the step, or when
- * there is no helper and this process builds them. The helper does a step of which there is no
- * record, and again one that failed an hour ago, or whose rates are a week old. */
+/* Called by a check before it gets its programs: CLB_OK when the helper has done the step, or this
+ * process builds them. The helper does a step without a record, and again one that failed an hour
+ * ago or whose rates are a week old. */
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_helper_step step,
                          clb_precision precision) CLB_MUST_CHECK;
 
@@ -92,7 +92,7 @@ bool clb_helper_request_again(void);
 /* All that decides which programs a step builds, and how they are checked; malloc'ed. */
 char *clb_step_describe(const struct clb_device *device, clb_helper_step step,
                         clb_precision precision);
-/* The record of a step that has been done on this device; false when there is none. */
+/* False when the step has no record on this device. */
 bool clb_step_find(const struct clb_device *device, clb_helper_step step, clb_precision precision,
                    struct clb_record *record);
 
@@ -102,32 +102,29 @@ void clb_step_record(const struct clb_device *device, clb_helper_step step, clb_
 
 /* ---- how fast devices and kernels are ----
  *
- * The helper measures kernels when they have passed, as part of the step for products. What is
- * missing is not known, and then the order of the tables and of the drivers decides. A process that
- * builds its kernels itself knows nothing. */
+ * The helper measures kernels that have passed, in the step for products. Where no rate is known,
+ * as in a process that builds its kernels itself, the order of tables and drivers decides. */
 
 #define CLB_RATE_LASTS 604800 /* seconds after which a rate is measured again */
 
-/* A plain loop on one core of any CPU does about so many GFLOP/s in any precision; a device that
- * does less, a CPU device for each of its cores, is too slow. */
+/* About what a plain loop on one core of any CPU does, in GFLOP/s in any precision; a device that
+ * does less, a CPU device for each core, is too slow. */
 #define CLB_LEAST_RATE 1.0
 #define CLB_LEAST_NAME "a core's plain loop"
 
 /* True where the user leaves it to rates which kernels are used, and whether. */
 bool clb_rates_decide(void);
 
-/* What the helper has chosen in this precision; false where this process must find out, and then
- * says what it has found. */
+/* What the helper has chosen; false where this process must find out and note it. */
 bool clb_choice_find(const struct clb_device *device, clb_precision precision, int which,
                      struct clb_choice *choice);
 void clb_choice_note(int which, const struct clb_choice *choice);
 
-/* The rate of a device with this place, "P:D", in GFLOP/s, of a CPU device for each core, measured
- * now where it must be; 0: it is not known; below 0: no kernel works. */
+/* The rate of the device at this place, "P:D", in GFLOP/s, of a CPU device for each core; measured
+ * now if need be. 0: not known; below 0: no kernel works. */
 double clb_device_rate(const struct clb_device *device, const char *place);
 
-/* What was not used because of its rate, what was instead, and their rates in GFLOP/s: for the log
- * and the report, which has the first few. */
+/* What was not used because of its rate, and what was, in GFLOP/s; the report has the first few. */
 enum { CLB_RATE_DECISIONS = 16 };
 struct clb_rate_decision {
     char dropped[192], used[192];
@@ -152,29 +149,27 @@ struct clb_spawn_result {
     long peak_kib;      /* the memory of the largest of them */
 };
 
-/* Run the program `path` and wait for its end, but no longer than until the file `sign`, to which
- * it writes as long as it gets on, has not changed for so many seconds. The calling program gets no
- * signal, nothing from any form of wait, and no descriptor. The helper has the environment at the
- * time of clb_spawn_environment without LD_PRELOAD, /dev/null as its three files, a session of
- * its own and a lower priority; it gets SIGTERM when the program ends, and is killed after that
- * wait. CLB_ERR_IO where it was not started or has not ended. */
+/* Run the program `path` and wait for its end, or kill it when the file `sign`, to which it writes
+ * while it gets on, has not changed for so many seconds. This process gets no signal, nothing from
+ * any form of wait, and no descriptor. The helper has clb_spawn_environment, /dev/null as its three
+ * files, a session of its own and a lower priority; it gets SIGTERM when this process ends.
+ * CLB_ERR_IO where it was not started or has not ended. */
 clb_status clb_spawn(const char *path, char *const *arguments, const char *sign, double seconds,
                      struct clb_spawn_result *result) CLB_MUST_CHECK;
 
-/* A copy of the environment at the first call, which is made in a thread of the program: a driver
- * task may run while the program changes its environment. */
+/* A copy of the environment at the first call, without LD_PRELOAD. That call is made in a thread of
+ * the program, which may change its environment while a driver task runs. */
 char **clb_spawn_environment(void);
 
 /* ---- driver.c: the thread on which drivers start and compile ---- */
 
-/* Run a task on a thread with a large stack and wait until it has ended; on such a thread, call it
- * directly. The caller must hold no lock that a task may take. Returns the task's status, or
- * CLB_ERR_NOMEM when the thread can't be made. */
+/* Run a task on a thread of its own and wait for its end; on such a thread, call it. The caller
+ * must hold no lock that a task may take. The task's status, or CLB_ERR_NOMEM without a thread. */
 clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CLB_MUST_CHECK;
 
-/* The same for a thread that may not wait for ever: CLB_ERR_STARTING when another task runs, or
- * when this one has not ended by then or waits for a helper process. It goes on all the same, so it
- * gets a copy of the `size` bytes at `argument`, which must not refer to the caller's stack. */
+/* The same for a thread with a time limit: CLB_ERR_STARTING when another task runs, or when this
+ * one has not ended by then or waits for a helper. It goes on all the same, so it gets a copy of
+ * the `size` bytes at `argument`, which must not refer to the caller's stack. */
 clb_status clb_driver_request(clb_status (*run)(void *argument), const void *argument,
                               size_t size) CLB_MUST_CHECK;
 

@@ -11,10 +11,9 @@
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 
-/* Drivers and the compilers in them end the process when they can't map memory, open a file, make a
- * thread or write a file completely (seen with PoCL 3.1 and LLVM 15: std::bad_alloc, an assertion
- * in pthread_scheduler_init, "LLVM ERROR: IO failure on output stream", SIGXFSZ). So the limits are
- * checked before a driver starts and before each build. */
+/* Drivers and their compilers end the process when they can't map memory, open a file, make a
+ * thread or write a file completely (PoCL 3.1, LLVM 15). So the limits are checked before a driver
+ * starts and before each build. */
 
 /* Address space and data that a start and a build need, and the largest file that they write. */
 #define ROOM_TO_START ((size_t)1 << 30)
@@ -23,7 +22,7 @@
 
 #define DESCRIPTORS 12
 
-/* Threads that a driver makes for a CPU device: one for each CPU, and FURTHER_THREADS. */
+/* Threads that a driver makes for a CPU device beside one for each CPU. */
 #define FURTHER_THREADS 4
 
 void clb_proc_read(const char *path, const char *format, ...)
@@ -68,8 +67,8 @@ static void *await_others(void *unused)
     return unused;
 }
 
-/* Can the process make as many threads as a driver, all at the same time? The limits of the user
- * and of control groups count different things, so the threads are made. */
+/* The limits of the user and of control groups count different things, so as many threads as a
+ * driver's are made, all at the same time. */
 static bool has_threads(void)
 {
     const size_t wanted = (size_t)get_nprocs() + FURTHER_THREADS;

@@ -33,7 +33,6 @@ static clb_status load_loader(void)
         clb_log(CLB_LOG_INFO, "no OpenCL: %s", dlerror());
         return CLB_ERR_NODEVICE;
     }
-    /* All must be there. */
 #define FIND(name) &&find_function(library, "cl" #name, &clb_cl.name)
     return true CLB_CL_FUNCTIONS(FIND) ? CLB_OK : CLB_ERR_NODEVICE;
 #undef FIND
@@ -79,8 +78,8 @@ clb_status clb_cl_load(const char *driver)
 
 /* ---- which drivers are installed ---- */
 
-/* Where the library is that an .icd file names without a folder: as the dynamic linker looks, but
- * for its cache, whose folders are those of the C library and a few others. */
+/* Look for a library that an .icd file names without a folder as the dynamic linker does, but for
+ * its cache, whose folders are the C library's and a few others. */
 static bool find_library_file(const char *name, struct stat *info)
 {
     char file[PATH_MAX], folders[PATH_MAX];

@@ -1,8 +1,8 @@
 /* Pooled buffers under one allowance.
  *
- * Freed buffers are kept for the next call, up to a bound, because allocating costs page faults on
- * shared-memory devices and driver round trips on others. Where the device shares the host's memory
- * the pool is ordinary memory in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
+ * Freed buffers are kept for the next call, up to a bound, because allocating costs page faults
+ * where memory is shared and driver round trips elsewhere. Where it is shared, the pool is ordinary
+ * memory in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
 #include "cl.h"
 
 #include <pthread.h>
@@ -63,7 +63,7 @@ static struct clb_buffer *unlink_kept(struct clb_buffer **link)
 #define ALL        (BIT(LARGE + 1) - 1)
 #define SMALL      (BIT(CLB_MEMORY_DEVICE) | BIT(CLB_MEMORY_HOST))
 
-/* The bytes of the kept buffers of some classes; *oldest: the link to the one kept longest. */
+/* *oldest: the link to the buffer kept longest. */
 static uint64_t kept_of(struct clb_pool *pool, unsigned classes, struct clb_buffer ***oldest)
 {
     uint64_t bytes = 0;
@@ -135,8 +135,8 @@ clb_status clb_pool_reserve(struct clb_runtime *runtime, size_t size)
     return CLB_ERR_NOMEM;
 }
 
-/* Plans count rounded sizes. On a device that shares the host's memory, buffers of 1 MiB or more
- * must have exactly that size: larger ones would exceed the memory that a plan has promised. */
+/* Plans count rounded sizes. Where memory is shared, buffers of 1 MiB or more must have exactly
+ * that size, or a plan would exceed the memory that it has promised. */
 struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind kind, size_t size)
 {
     struct clb_pool *pool = &runtime->pool;

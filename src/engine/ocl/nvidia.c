@@ -1,8 +1,7 @@
 /* NVIDIA: quirks of its driver, and PTX for instructions that its OpenCL compiler does not know.
  *
- * Its GPUs only: PoCL and others name the maker of a CPU as its vendor. Limits were seen on an
- * H200, driver 580, 2026-11: 256 work-items and 48 KiB of local memory are reported for kernels
- * that run with 512 and 180 KiB. */
+ * Limits on an H200 with driver 580: it reports 256 work-items and 48 KiB of local memory for
+ * kernels that run with 512 and 180 KiB. */
 #include "start.h"
 #include "host/process.h"
 
@@ -20,9 +19,9 @@ void clb_nvidia_describe(struct clb_device *device)
 
 /* ---- patched PTX ----
  *
- * The driver generates PTX for sm_90, which has no sm_90a instructions. Kernel files write those as
- * PTX comments that begin with "//@" (operands are substituted in comments too). The driver's
- * binaries are PTX text: the marks are deleted, the target is changed to sm_90a, and the result is
+ * The driver generates PTX for sm_90, which has no sm_90a instructions. Kernel files write
+ * those as PTX comments that begin with "//@" (operands are substituted in comments too). The
+ * driver's binaries are PTX text: the marks are deleted, the target becomes sm_90a, and it is
  * built again. */
 
 #define MARK "//@"

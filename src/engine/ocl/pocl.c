@@ -1,9 +1,8 @@
 /* PoCL: its quirks, and workarounds.
  *
  * PoCL ends the process when it can't read the machine's memory size, and when a file in its cache
- * of compiled kernels is damaged; it runs any code that it finds in the cache. So PoCL is used only
- * when its cache directory belongs to the user alone, and damaged programs are removed from it
- * before PoCL starts. */
+ * of compiled kernels is damaged; it runs any code that it finds there. So its cache directory must
+ * belong to the user alone, and damaged programs are removed before PoCL starts. */
 #include "start.h"
 #include "store.h"
 #include "host/process.h"
@@ -66,7 +65,6 @@ static bool is_private(const char *path)
     return false;
 }
 
-/* The directory of PoCL's cache; false when it is not known. */
 static bool pocl_find_directory(char *path, size_t size)
 {
     const char *wanted = getenv("POCL_CACHE_DIR");
@@ -96,8 +94,8 @@ static bool is_whole_object(int fd, off_t size)
     return header.e_shoff <= (uint64_t)size && sections <= (uint64_t)size - header.e_shoff;
 }
 
-/* LLVM bitcode is a magic number and blocks. The first word of a block has its number and is not
- * checked, the second is its length in words (LLVM Bitcode File Format, "Blocks"). */
+/* LLVM bitcode is a magic number and blocks. The first word of a block is not checked, the second
+ * is its length in words (LLVM Bitcode File Format, "Blocks"). */
 static bool is_whole_bitcode(int fd, off_t size)
 {
     uint32_t word[2];
@@ -109,8 +107,7 @@ static bool is_whole_bitcode(int fd, off_t size)
     return at == size;
 }
 
-/* A visit of the cache. Whoever has just checked kernels stores the checksums of the files that
- * PoCL keeps: it had found the files good when it started. */
+/* Whoever has checked kernels stores the files' checksums: it found them good when it started. */
 struct visit {
     bool store;
     struct clb_record known; /* its text is a line for each file: the path's hash, the checksum */
@@ -166,7 +163,7 @@ static bool is_damaged(const FTSENT *file, struct visit *visit)
 /* When a program was last removed. */
 static const struct clb_key damage_key = {CLB_RECORD_POCL, "damage", NULL};
 
-/* PoCL compiles again, when it is needed, what was removed. False: it can't be. */
+/* PoCL compiles what was removed again when it is needed. False: it can't be removed. */
 static bool throw_away(const char *path)
 {
     const char *name = strrchr(path, '/') + 1;
@@ -196,8 +193,8 @@ static bool end_program(const char *path, struct visit *visit)
 /* Levels below the cache's folder: two letters, a program, its files and the folders of kernels. */
 enum { CACHE, LETTERS, PROGRAM };
 
-/* One file or folder of the cache. Whoever may write to a folder may have this program run his
- * code. PoCL leaves an empty temporary file in each process. */
+/* Whoever may write to a folder may have this program run his code. PoCL leaves an empty temporary
+ * file in each process. */
 static bool look_at(FTS *tree, FTSENT *entry, struct visit *visit)
 {
     const bool begins = entry->fts_info == FTS_D;
@@ -228,7 +225,7 @@ static bool look_at(FTS *tree, FTSENT *entry, struct visit *visit)
 }
 
 /* Remove each program that has a damaged file, or that others may have put there; false where that
- * can't be done. Or store what the programs are like. */
+ * can't be done. With `store`, store checksums instead. */
 static bool visit_cache(const char *path, bool store)
 {
     const struct clb_key key = {CLB_RECORD_POCL, "sums", path};

@@ -25,8 +25,7 @@ static void log_build(struct clb_runtime *runtime, cl_program handle, const char
     free(text);
 }
 
-/* Compilers of CPU devices are in this process, and clang prints on stderr how many warnings there
- * were: none are asked for. */
+/* Clang, in this process for a CPU device, counts its warnings on stderr: none are asked for. */
 static clb_status program_build(struct clb_runtime *runtime, struct clb_program *program)
 {
     const bool is_cpu = (runtime->device.type & CL_DEVICE_TYPE_CPU) != 0;
@@ -137,7 +136,6 @@ static clb_status build_from_cache(struct clb_runtime *runtime, struct clb_progr
     return status;
 }
 
-/* Build the program and store it, where this process may do that. */
 static clb_status build_and_store(struct clb_runtime *runtime, struct clb_program *program)
 {
     struct clb_record record = {.verdict = CLB_PASSED};

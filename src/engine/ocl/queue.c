@@ -3,26 +3,22 @@
  * clFinish, or waiting for one event, does not tell whether earlier commands have failed: an
  * in-order queue may continue after a failed command (OpenCL 1.2, 5.12), and only that command's
  * own event reports the failure. So each command's event is kept in a list until its status has
- * been checked. On a device where all commands and waits fail after a failure
- * (CLB_QUIRK_FAILS_FOR_GOOD) no events are kept: any wait reports it.
+ * been checked. With CLB_QUIRK_FAILS_FOR_GOOD none are kept: any wait reports a failure.
  *
- * A command is enqueued and its event is added to the list under the queue's lock, so the list has
- * the order of the queue although several threads may enqueue. Commands end in that order: a check
- * stops at the first one that has not ended. Where no events are kept, commands are enqueued
- * without the lock: enqueueing blocks while the driver's own queue is full, and threads that only
- * check would wait for the lock.
+ * A command is enqueued and its event added to the list under the queue's lock, so the list has the
+ * queue's order although several threads may enqueue, and a check stops at the first command that
+ * has not ended. Where no events are kept, commands are enqueued without the lock: enqueueing
+ * blocks while the driver's own queue is full, and threads that only check would wait for it.
  *
- * Launches are counted: a kernel that the device has not run, although its event says that it is
- * complete, is found by this. Launches on a queue are numbered from 1, and each kernel stores its
- * number unless the one before it has not (CLB_NOTE_LAUNCH in kernels/common.h). The number stored
- * when a launch has ended is smaller than its own exactly if that launch or one before it was
- * dropped. A command's event has the number of the last launch before it. Where events are kept, it
- * is compared when the event is removed from the list; elsewhere when the event has been waited
- * for, when the queue is finished, and by who asks with clb_event_has_run or clb_queue_has_run.
+ * Launches are counted to find a kernel that the device has not run although its event is complete.
+ * They are numbered from 1 in each queue, and each kernel stores its number unless the one before
+ * it has not (CLB_NOTE_LAUNCH in kernels/common.h): the number stored when a launch has ended is
+ * smaller than its own exactly if it or one before it was dropped. An event has the number of the
+ * last launch up to it. It is compared when the event leaves the list; where none are kept, when it
+ * has been waited for, when the queue is finished, and by clb_event_has_run and clb_queue_has_run.
  *
- * Either the calling thread carries a command out, or it leaves a copy to the one thread that
- * enqueues for all (enqueuer.c), by the same function. What that thread can't enqueue fails the
- * queue: the next function that uses it says so. */
+ * The calling thread carries a command out, or leaves a copy to the thread that enqueues for all
+ * (enqueuer.c). What that can't enqueue fails the queue: the next function that uses it says so. */
 #include "cl.h"
 
 #include <stdlib.h>
@@ -76,7 +72,7 @@ static void event_destroy(struct clb_request *request)
     pthread_mutex_unlock(&queue->spare_lock);
 }
 
-/* An abandoned driver is not entered by the enqueuing thread, so an event is left to it. */
+/* The enqueuing thread does not enter an abandoned driver, so there an event is not freed. */
 void clb_event_drop(clb_event *reference)
 {
     clb_event event = *reference;
@@ -130,7 +126,7 @@ bool clb_event_has_run(clb_event event)
     return event == NULL || clb_queue_has_run(event->queue, event->launch);
 }
 
-/* All launches have ended: true unless one has not run. */
+/* Called when all launches have ended. */
 static bool all_have_run(const struct clb_queue *queue)
 {
     if (queue->launches != 0 && number_of(queue) == queue->launches)
@@ -145,8 +141,7 @@ cl_uint clb_queue_launches(const struct clb_queue *queue)
 
 /* ---- the list of events ---- */
 
-/* Check the commands that have ended and remove them from the list. A command whose status can't be
- * read stays in the list. With the lock held. */
+/* One whose status can't be read stays in the list. */
 clb_status clb_queue_look(struct clb_queue *queue)
 {
     while (queue->first != NULL) {
@@ -182,7 +177,7 @@ static clb_status finish_now(struct clb_queue *queue)
     return status != CLB_OK ? status : looked;
 }
 
-/* The status of a command that has ended: an error also where a launch before it has not run. */
+/* An error also where a launch before the command has not run. */
 static clb_status end_of(clb_event event, clb_status status)
 {
     const clb_status more = event->finishes ? finish_now(event->queue) : CLB_OK;
@@ -233,7 +228,7 @@ static clb_status launch(const struct clb_command *command, cl_uint waits, const
                : failed;
 }
 
-/* Enqueue by the driver's function. Drivers refuse an empty wait list that is not NULL. */
+/* Drivers refuse an empty wait list that is not NULL. */
 static clb_status enqueue(const struct clb_command *command, cl_event after, void **mapped,
                           cl_event *event)
 {
@@ -280,8 +275,7 @@ static clb_status enqueue(const struct clb_command *command, cl_event after, voi
     }
 }
 
-/* The driver's event of the command that another one waits for, NULL where it has ended or there is
- * none; an error when it has failed. */
+/* The driver's event to wait for, NULL if it has ended or is NULL; an error when it has failed. */
 static clb_status resolve(const struct clb_event *event, cl_event *handle)
 {
     *handle = event != NULL ? event->handle : NULL;
@@ -290,7 +284,7 @@ static clb_status resolve(const struct clb_event *event, cl_event *handle)
     return event->status != CLB_OK ? event->status : CLB_ERR_OPENCL;
 }
 
-/* Enqueue a command by this thread. `event` is NULL when neither list nor caller needs it. */
+/* `event` is NULL when neither list nor caller needs it. */
 static clb_status carry_out(const struct clb_command *command, clb_event event)
 {
     struct clb_queue *queue = command->queue;
@@ -344,7 +338,7 @@ void clb_queue_carry_out(const struct clb_command *command, clb_event event)
         clb_event_end(event, status);
 }
 
-/* Give a command to its queue: the one way for all commands. `finishes`: see clb_event. */
+/* The one way for all commands. `finishes`: see clb_event. */
 static clb_status queue_give(struct clb_command command, bool finishes, clb_event *out)
 {
     struct clb_queue *queue = command.queue;
@@ -386,7 +380,7 @@ clb_status clb_event_wait(clb_event event)
 
 /* ---- finishing and checking ---- */
 
-/* Ask by the thread that enters the driver; without waiting for an answer if that is not wanted. */
+/* Ask on the thread that enters the driver, and wait for the answer if it is wanted. */
 static clb_status queue_ask(struct clb_queue *queue, clb_status (*ask)(struct clb_queue *queue),
                             bool waits)
 {
@@ -442,9 +436,8 @@ clb_status clb_queue_check(struct clb_queue *queue)
     return !queue->keeps || error != CLB_OK ? error : queue_ask(queue, look_now, true);
 }
 
-/* Begin to finish a queue. Behind its last command there is a barrier, *last, after whose end
- * clFinish does not wait; but not where memory is shared, and waits have no end. False when nothing
- * was enqueued since this was done before. */
+/* Behind the last command there is a barrier, *last, after whose end clFinish does not wait; none
+ * where memory is shared, and waits have no end. False when there is nothing to finish. */
 bool clb_queue_finish_begin(struct clb_queue *queue, clb_event *last)
 {
     *last = NULL;
@@ -549,8 +542,7 @@ clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffe
 
 /* ---- commands that move or map memory, and waits for them ---- */
 
-/* Wait for a command and drop its event. When this returns, the command no longer uses the host
- * memory, unless clFinish has failed. */
+/* When this returns, the command no longer uses the host memory, unless clFinish has failed. */
 static clb_status wait_for(struct clb_queue *queue, clb_event event)
 {
     clb_status status = clb_event_wait(event);
@@ -591,8 +583,7 @@ clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, const struct clb_
     return transfer(queue, CLB_READ, mem, box, host, after, event);
 }
 
-/* A transfer that is waited for. An abandoned device may still carry it out, so there the memory is
- * a copy of the caller's, and is kept then. */
+/* An abandoned device may still transfer, so its memory is a copy, and is not freed then. */
 static clb_status transfer_now(struct clb_queue *queue, enum clb_verb verb, cl_mem mem,
                                size_t offset, size_t size, void *host)
 {
@@ -615,7 +606,7 @@ static clb_status transfer_now(struct clb_queue *queue, enum clb_verb verb, cl_m
     return status;
 }
 
-/* The most bytes that a request of the enqueuing thread has a copy of. */
+/* Most bytes that a request has a copy of. */
 #define MOST_COPIED ((size_t)4096)
 
 /* With a copy, this need not wait for the commands ahead. */

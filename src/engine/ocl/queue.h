@@ -4,10 +4,9 @@
 
 #include "device.h"
 
-/* All commands are enqueued by these functions. A command also waits for that of the event `after`,
- * unless it is NULL. Each command's event is kept until its execution status has been checked. The
- * caller drops an event that a function returns in *event; `event` may be NULL, and *event is
- * unchanged on failure. Several threads may use a queue. */
+/* All commands are enqueued by these functions; several threads may use a queue. A command also
+ * waits for that of the event `after`, unless it is NULL. The caller drops an event returned in
+ * *event; `event` may be NULL, and *event is unchanged on failure. */
 struct clb_queue;
 typedef struct clb_event *clb_event;
 
@@ -15,8 +14,7 @@ typedef struct clb_event *clb_event;
 clb_status clb_event_wait(clb_event event) CLB_MUST_CHECK;
 /* True when the command has not ended yet; false also when the driver does not say. */
 bool clb_event_is_pending(clb_event event);
-/* False when the device has not run all launches of the event's queue up to the command, which has
- * ended. True for NULL. */
+/* False when a launch of its queue up to the command, which has ended, has not run. NULL: true. */
 bool clb_event_has_run(clb_event event);
 /* Give a reference up, NULL is allowed; *event becomes NULL. */
 void clb_event_drop(clb_event *event);
@@ -24,8 +22,8 @@ void clb_event_drop(clb_event *event);
 clb_status clb_queue_open(struct clb_runtime *runtime, bool for_transfers,
                           struct clb_queue **queue) CLB_MUST_CHECK;
 
-/* A rectangle of a buffer and one of host memory: x in bytes, y in rows, pitches in bytes. Or bytes
- * that follow each other, CLB_LINE(offset, bytes), whose size[2] is 0. */
+/* A rectangle of a buffer and one of host memory: x in bytes, y in rows, pitches in bytes. Or
+ * contiguous bytes, CLB_LINE(offset, bytes), with size[2] = 0. */
 struct clb_box {
     size_t origin[3], host[3], size[3], pitch, host_pitch;
 };
@@ -45,11 +43,10 @@ clb_status clb_queue_barrier(struct clb_queue *queue, clb_event after,
 clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
                          size_t size, void **mapped, clb_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped) CLB_MUST_CHECK;
-/* True on CPUs once it has been seen that what their kernels store in buffers of CLB_MEMORY_HOST is
- * there, so that those need not be mapped: a map would wake a thread of the driver for nothing. */
+/* True on CPUs once the CPU has seen what kernels store in buffers of CLB_MEMORY_HOST: then these
+ * need not be mapped, which would wake a thread of the driver for nothing. */
 bool clb_queue_shows_memory(const struct clb_queue *queue);
-/* On such a device: the event, with a reference, of the last command that has not been seen to end;
- * NULL where all have, or where the driver gives no reference. */
+/* On such a device, a reference to the event of the last command not seen to end; or NULL. */
 clb_event clb_queue_last_event(struct clb_queue *queue);
 /* As clb_queue_map for reading a buffer of CLB_MEMORY_HOST, but without a command where
  * clb_queue_shows_memory. *mapped is NULL then, with nothing to be unmapped; *results is what is
@@ -77,11 +74,11 @@ clb_status clb_queue_finish_end(struct clb_queue *queue, bool begun, clb_event l
 /* An error when a command that has ended has failed. Does not wait. */
 clb_status clb_queue_check(struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* The same on devices where only the commands' own events report failures. Does nothing where any
- * later wait reports them too (CLB_QUIRK_FAILS_FOR_GOOD). */
+/* clb_queue_finish where only the commands' own events report failures; nothing where any later
+ * wait does too (CLB_QUIRK_FAILS_FOR_GOOD). */
 clb_status clb_queue_confirm(struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* The OpenCL queue, for measuring other libraries. Commands that they enqueue are not checked. */
+/* The OpenCL queue, for measuring other libraries, whose commands are not checked. */
 cl_command_queue clb_queue_handle(const struct clb_queue *queue);
 
 /* The queues and kernel objects that one call uses. */
@@ -98,9 +95,9 @@ struct clb_queue_set {
     struct clb_queue_set *link; /* next in the free list */
 };
 
-/* Before and after a call: a device with memory of its own is filled by few calls at once, and more
- * only take its time and the CPUs' from each other. Callers wait in order, but no longer than so
- * many seconds: then the call goes on beside the others. Nobody waits for other devices. */
+/* Before and after a call: few calls at once fill a device with its own memory, and more only slow
+ * each other. Callers wait in order, but no longer than so many seconds, and then go on beside the
+ * others. Nobody waits for other devices. */
 void clb_turn_begin(struct clb_runtime *runtime, double patience);
 void clb_turn_end(struct clb_runtime *runtime);
 
@@ -118,21 +115,20 @@ void clb_queue_set_end(struct clb_queue_set *queue_set, bool idle);
 /* Wait until no command is outstanding on any queue. An error when a command has failed. */
 clb_status clb_queue_set_finish(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* The same at the end of a run, also of one that failed. False: commands may still be outstanding
- * and will not end. What is returned is `idle` for clb_queue_set_end and clb_buffer_end. */
+/* The same at the end of a run, also of one that failed; returns `idle` for clb_queue_set_end and
+ * clb_buffer_end. False: commands may still be outstanding and will not end. */
 bool clb_queue_set_settle(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* Called after waiting for a command and before its result is used: an error when any command of
- * the queue set that has ended has failed, so also when the result depends on a failed one. */
+/* Called after waiting for a command, before its result is used: an error when any ended command of
+ * the queue set has failed, because the result may depend on it. */
 clb_status clb_queue_set_check(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* Wait for an event of the queue set, release it, and check the queue set. *event becomes NULL. */
+/* Wait for an event of the queue set, drop it, and check the queue set. */
 clb_status clb_queue_set_await(struct clb_queue_set *queue_set, clb_event *event) CLB_MUST_CHECK;
 
 /* ---- launches ---- */
 
-/* A kernel's argument. A size_t is passed as the kernels' ulong. One that only some kernels have is
- * left out where the condition does not hold: its size is 0. */
+/* A kernel's argument; a size_t is the kernels' ulong. One of size 0 is left out. */
 struct clb_argument {
     size_t size;
     const void *value;
@@ -149,16 +145,15 @@ struct clb_geometry {
     cl_uint dimensions;
 };
 
-/* The queue of a launch, the command that it waits for, and where to store its own event. */
 struct clb_order {
-    struct clb_queue *queue; /* one of the queue set's; NULL: its queue for kernels */
-    clb_event after;         /* NULL: only for those before it in its queue */
-    clb_event *event;        /* NULL: it is not wanted */
+    struct clb_queue *queue; /* one of the queue set's; NULL: that for kernels */
+    clb_event after;         /* that the launch waits for; or NULL */
+    clb_event *event;        /* where to store the launch's own; or NULL */
 };
 
-/* Launch the kernel of a constant name. The last two arguments are CLB_ARGUMENTS(CLB_ARG(...),
- * ...); the kernel has the parameters of CLB_LAUNCH_PARAMETERS (kernels/common.h) after them.
- * CLB_ERR_LAUNCH when its work-groups are too large for the device, or need more local memory. */
+/* `name` is a constant. The last two arguments are CLB_ARGUMENTS(CLB_ARG(...), ...); the kernel has
+ * the parameters of CLB_LAUNCH_PARAMETERS (kernels/common.h) after them. CLB_ERR_LAUNCH when its
+ * work-groups are too large for the device, or need more local memory. */
 clb_status clb_kernel_launch(struct clb_queue_set *queue_set, struct clb_program *program,
                              const char *name, const struct clb_geometry *geometry,
                              struct clb_order order, const struct clb_argument *arguments,

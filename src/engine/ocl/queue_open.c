@@ -1,5 +1,5 @@
-/* What is done once for a queue: it is opened, and gets a place for the number of the last launch
- * that has run; kernel objects are made; and what is read of commands for the trace. */
+/* What is done once for a queue: opening it, a place for counting its launches, and kernel objects;
+ * and the times of commands for the trace. */
 #include "cl.h"
 #include "host/process.h"
 
@@ -36,9 +36,8 @@ cl_command_queue clb_queue_handle(const struct clb_queue *queue)
     return queue->handle;
 }
 
-/* Queues share memory for their numbers, because a page for each would use up the allowance of a
- * process whose calls fail again and again. A place is not used again: a call that fails on the
- * device costs some queues. */
+/* Queues share memory for their numbers: a call that fails on the device costs some queues, and a
+ * page for each would use up the allowance. A place is not used again. */
 #define PLACES      1024
 #define PLACE_BYTES (PLACES * sizeof(cl_uint))
 
@@ -57,8 +56,7 @@ static bool take_place(struct clb_queue *queue)
     return any;
 }
 
-/* Without the lock, which is taken for mapping memory: two threads may make places at once, and
- * those of one are lost. */
+/* Without the lock, as mapping takes it: if two threads make places, those of one are lost. */
 clb_status clb_queue_count_launches(struct clb_queue *queue)
 {
     struct clb_runtime *runtime = queue->runtime;
@@ -108,8 +106,8 @@ void clb_event_trace(const struct clb_event *event)
 
 /* ---- kernel objects ---- */
 
-/* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
- * the one that the kernel requires by attribute. CLB_OK if the driver does not answer. */
+/* CLB_ERR_LAUNCH when the compiled kernel, with the work-group size of its attribute, needs more
+ * than the device has. CLB_OK if the driver does not answer. */
 static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
 {
     size_t group[3] = {1, 1, 1}, most = SIZE_MAX;

@@ -39,8 +39,6 @@ void clb_turn_end(struct clb_runtime *runtime)
 
 /* ---- queue sets ---- */
 
-/* A call never waits for a queue set: when all are in use a new one is made, and then kept. */
-
 #define QUEUES CLB_COUNT_OF(((struct clb_queue_set *)0)->each)
 
 clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set)
@@ -91,8 +89,7 @@ void clb_queue_set_end(struct clb_queue_set *queue_set, bool idle)
     pthread_mutex_unlock(&runtime->sets.lock);
 }
 
-/* Begins to finish all queues before it waits for one, and waits for all even when one fails, so
- * that all commands that can end have ended. */
+/* Waits for all queues even when one fails, so that all commands that can end have ended. */
 clb_status clb_queue_set_finish(struct clb_queue_set *queue_set)
 {
     struct clb_queue **queue = queue_set->each;

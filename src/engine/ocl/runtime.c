@@ -1,8 +1,7 @@
 /* The device: one is chosen, described and used, with one context, for the life of the process.
  *
- * It is started by the first call that is worth offloading and never torn down: drivers may already
- * be gone when destructors run. A forked child of a process that had started abandons it, because
- * the driver's threads and locks did not survive the fork. */
+ * It is started by the first call worth offloading and never torn down: drivers may be gone when
+ * destructors run. A forked child abandons it: the driver's threads and locks did not survive. */
 #include "helper.h"
 #include "start.h"
 #include "store.h"
@@ -115,7 +114,6 @@ static struct clb_key mark_of(const struct clb_device *device)
 
 /* ---- the list ---- */
 
-/* Why a device can't be used; nothing where it can. */
 static void find_defect(struct clb_listed_device *entry)
 {
     const cl_device_id id = entry->device.id;
@@ -133,7 +131,6 @@ static void find_defect(struct clb_listed_device *entry)
     }
 }
 
-/* Add the devices of a platform to the list. */
 static size_t list_platform(cl_platform_id platform, unsigned p, struct clb_listed_device *list,
                             size_t capacity)
 {
@@ -180,8 +177,7 @@ size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
     return count;
 }
 
-/* Devices rank in this order: a GPU with its own memory, any GPU, an accelerator, a CPU; of the
- * same kind those with fp64. */
+/* Best first: a GPU with its own memory, any GPU, an accelerator, a CPU; of a kind, fp64 first. */
 static int kind_of(const struct clb_device *device)
 {
     int kind = 1;
@@ -192,17 +188,14 @@ static int kind_of(const struct clb_device *device)
     return 2 * kind + device->fp64;
 }
 
-/* Among equals those with more compute units. */
 double clb_device_rank(const struct clb_device *device)
 {
     return kind_of(device) * 1e8 + (double)device->units;
 }
 
-/* The names that a word of CLBLAS_SHIM_DEVICE is compared with, in this order: the first in which
- * any device has the word decides. */
+/* What a word of CLBLAS_SHIM_DEVICE may be in; the first in which any device has it decides. */
 enum name { NAME_DEVICE, NAME_PLATFORM, NAME_VENDOR, NAMES };
 
-/* True when an item of CLBLAS_SHIM_DEVICE names this device. */
 static bool matches(const char *item, size_t length, enum name name,
                     const struct clb_listed_device *entry)
 {
@@ -230,7 +223,7 @@ static bool matches(const char *item, size_t length, enum name name,
 /* Rates of devices of one kind that are closer than this don't decide. */
 #define NEARLY 0.8
 
-/* Leave out the devices that are slower than the fastest. Returns how many are left. */
+/* Returns how many devices are left without those slower than the fastest. */
 static size_t drop_slow(const struct clb_listed_device **list, size_t count)
 {
     double rates[CLB_MAX_DEVICES]; /* as clb_device_rate says */
@@ -272,8 +265,8 @@ static const struct clb_listed_device *highest(const struct clb_listed_device **
     return best;
 }
 
-/* The best of the devices that an item names, or of all: of the best kind, and of these the fastest
- * where rates are known, then the one with most compute units, then the first. */
+/* The best of the devices that an item names, or of all: of the best kind the fastest where rates
+ * are known, then the one with most compute units, then the first. */
 static const struct clb_listed_device *best_match(const struct clb_listed_device *list,
                                                   size_t count, const char *item, size_t length)
 {
@@ -327,9 +320,6 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device)
 }
 
 /* ---- the device of earlier processes ---- */
-
-/* The cache remembers which device was chosen where there are the same drivers, so that calls that
- * are not worth it need not start it. */
 
 static struct clb_device expected;
 static bool is_expected;
@@ -434,12 +424,12 @@ static clb_status start(const struct clb_config *config)
 
 /* ---- the end of the process ---- */
 
-/* The longest that it waits for calls that other threads have on the device. */
+/* The longest wait for other threads' calls on the device. */
 #define LONGEST_WAIT_SECONDS 0.1
 
 /* Registered when the driver's libraries have been loaded, so that it runs before their
- * destructors: no call enters the driver any more, and those that are inside get the time to
- * leave. A child that was forked, or shares this process's memory, has none. */
+ * destructors: no call enters the driver any more, and those inside get time to leave. A child that
+ * was forked, or shares this process's memory, has none. */
 static void close_at_exit(void)
 {
     const double end = clb_now() + LONGEST_WAIT_SECONDS;
@@ -482,7 +472,7 @@ static clb_status start_once(void *unused)
     return status;
 }
 
-/* Callers that can't wait for ever leave a start to another one. */
+/* Callers with a time limit leave a start to another one. */
 struct clb_runtime *clb_runtime_start(clb_runtime_state *why)
 {
     int now = clb_runtime_settle();

@@ -1,12 +1,10 @@
-/* Start a helper process that the program cannot notice: no SIGCHLD, nothing that any form of wait
- * returns, no descriptor, none of its signals.
+/* Start a helper process that the program cannot notice, see clb_spawn.
  *
- *   driver thread   clone(CLONE_VM) without an exit signal: the keeper, a process of its own in the
- *                   program's memory that never calls exec. Only a wait with __WCLONE sees it.
- *   keeper          clone(CLONE_VM | CLONE_VFORK) and exec: the helper. The keeper is its parent
- *                   for as long as it runs: an orphan would be given to a program that is process 1
- *                   or a subreaper, with SIGCHLD, and an exec'ed process sends SIGCHLD whatever
- *                   clone was told.
+ * The driver thread makes the keeper by clone(CLONE_VM) without an exit signal: a process in the
+ * program's memory that never calls exec, which only a wait with __WCLONE sees. The keeper makes
+ * the helper by clone(CLONE_VM | CLONE_VFORK) and exec, and is its parent for as long as it runs:
+ * an orphan would be given to a program that is process 1 or a subreaper, with SIGCHLD, and an
+ * exec'ed process sends SIGCHLD whatever clone was told.
  *
  * The keeper runs with the driver thread's thread pointer, while that thread waits. So it and the
  * helper before its exec only make system calls: no malloc, no stdio. */
@@ -43,8 +41,8 @@
 /* No sanitizer's code may run in the keeper. */
 #define BARE __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
 
-/* The C library's clone under a name that nobody replaces: ThreadSanitizer's own, in a program that
- * is built with it, runs code of its own in the new process, and the helper died of it. */
+/* The C library's clone under a name that nobody replaces: ThreadSanitizer's runs code of its own
+ * in the new process, and the helper died of it. */
 extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
 
 struct launch {
@@ -63,7 +61,6 @@ struct launch {
 
 /* ---- the environment ---- */
 
-/* A copy, because the program may change its environment while the driver thread runs. */
 static char **environment;
 static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
 
@@ -148,9 +145,9 @@ static BARE bool host_is_gone(const struct launch *launch)
     return syscall(SYS_getppid) != launch->host || (owner & FUTEX_OWNER_DIED) != 0;
 }
 
-/* Keep the helper until it ends. Where the program ends first, the helper is told and left to
- * init: the program's memory is not freed before the keeper ends. One that the program has given up
- * is killed, because it may be stopped and hold the lock of the cache. */
+/* Where the program ends first, the helper is told and left to init: the program's memory is not
+ * freed before the keeper ends. One that the program has given up is killed, because it may be
+ * stopped and hold the cache's lock. */
 static BARE int run_keeper(void *argument)
 {
     struct launch *launch = argument;
@@ -186,8 +183,8 @@ static BARE int run_keeper(void *argument)
 
 /* ---- in the program ---- */
 
-/* Wait until the keeper has ended; it is told when there was no sign of life for so long. False: it
- * does not even end then, as one that a debugger holds. */
+/* The keeper is told when there was no sign of life for so long. False: it does not even end then,
+ * as one that a debugger holds. */
 static bool has_ended(struct launch *launch, int keeper, const char *sign, double seconds)
 {
     struct stat info = {0};
@@ -211,9 +208,8 @@ static bool has_ended(struct launch *launch, int keeper, const char *sign, doubl
 }
 
 /* The caller holds launch->alive. All signals are blocked in the keeper, because the program's
- * handlers must not run in it. In this thread they are blocked no longer than until it is made:
- * setuid() and the like return when each thread of the program has taken a signal. False: the
- * keeper still runs, and uses the launch. */
+ * handlers must not run in it; in this thread only until it is made, because setuid() and the like
+ * return when each thread has taken a signal. False: the keeper still runs, and uses the launch. */
 static bool launch_and_wait(struct launch *launch, const char *sign, double seconds,
                             struct clb_spawn_result *result)
 {

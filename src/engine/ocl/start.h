@@ -32,15 +32,13 @@ struct clb_listed_device {
 /* List the devices of the drivers that clb_cl_load has loaded; returns their number. */
 size_t clb_device_list(struct clb_listed_device *list, size_t capacity);
 
-/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one: that with the highest rank, but for
- * those that are known to be clearly slower than the fastest of their kind. */
+/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 double clb_device_rank(const struct clb_device *device);
 
 /* ---- nvidia.c, pocl.c: what is peculiar to a vendor or a driver ---- */
 
-/* Called by runtime.c when all else of the device is described: set the vendor and quirks of a
- * device that is the vendor's or driver's. */
+/* Called when all else of the device is described: set the vendor and quirks if it is theirs. */
 void clb_nvidia_describe(struct clb_device *device);
 void clb_pocl_describe(struct clb_device *device);
 
@@ -55,8 +53,7 @@ void clb_pocl_identify_cache(char *text, size_t size);
 /* NULL, or why the platform of this name must not be asked for its devices. Removes damaged
  * programs from PoCL's cache. */
 const char *clb_pocl_refusal(const char *platform_name);
-/* Called when kernels have passed their checks on a device: a file of them in PoCL's cache that is
- * another one later is damaged. */
+/* Called when kernels have passed checks: files in PoCL's cache that differ later are damaged. */
 void clb_pocl_store_sums(const struct clb_device *device);
 /* Undo PoCL's change of the environment: called around its start. `restore` frees `saved`. */
 char *clb_pocl_save_environment(void);
@@ -73,11 +70,10 @@ const char *clb_limits_on_build(void);
 
 /* ---- driver.c ---- */
 
-/* Called on that thread around a wait for a helper process, outside of the driver. Does nothing on
- * other threads. */
+/* Called on a driver thread around a wait for a helper process; does nothing on others. */
 int clb_driver_leave(void);
 void clb_driver_enter(int left);
-extern CLB_THREAD bool clb_driver_is_self; /* this is such a thread */
+extern CLB_THREAD bool clb_driver_is_self; /* this is a driver thread */
 
 /* ---- driver_threads.c: the threads of a driver ---- */
 

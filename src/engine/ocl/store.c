@@ -1,8 +1,8 @@
 /* Records in the cache folder.
  *
  * A file is a header, the key in full and the record's text; it is used only when its checksum and
- * its whole key match, because drivers accept damaged binaries (PoCL runs them, or aborts the
- * process on a truncated one). Files are written under a temporary name and renamed. */
+ * its whole key match, because PoCL runs damaged binaries, or aborts the process on a truncated
+ * one. Files are written under a temporary name and renamed. */
 #include "store.h"
 #include "host/process.h"
 
@@ -80,8 +80,8 @@ static bool cache_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* A process of root must not create a missing home folder, and nothing in one that is another
- * user's: folders that root made there, a .cache not least, that user could not use (sudo -E). */
+/* Root must not create a missing home folder, nor anything in another user's, who could not use
+ * folders that root made there, a .cache not least (sudo -E). */
 bool clb_cache_user_path(char *path, size_t size, const char *name)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -168,7 +168,7 @@ uint64_t clb_cache_hash(const void *data, size_t size)
     return hash(SEED, data, size);
 }
 
-/* The key as text, malloc'ed; NULL where there is no memory. */
+/* Malloc'ed; NULL where there is no memory. */
 static char *format_key(struct clb_key key)
 {
     struct clb_text text = {0};
@@ -293,8 +293,8 @@ static bool is_ours(const char *name)
                            strncmp(name, ".clblas-shim-", 13) == 0);
 }
 
-/* Remove what has not been used for the longest time until the cache is small enough: entries of
- * other versions of drivers and of the shim go first, because nobody uses them. */
+/* Remove what has not been used for longest until the cache is small enough: files of other
+ * versions of drivers and of the shim go first. */
 static void trim(void)
 {
     struct stat info;
@@ -364,8 +364,8 @@ void clb_record_note(struct clb_key key, int64_t verdict, const char *reason)
 
 /* ---- other versions ---- */
 
-/* The version that has written a file, and its kind: CLB_RECORD_KINDS for what versions have
- * written that did not say who they were. False for what isn't ours. */
+/* The version that has written a file, and its kind: CLB_RECORD_KINDS for files that do not say
+ * their version. False for what isn't ours. */
 static bool read_version(int folder, const char *name, char version[16], int64_t *kind)
 {
     struct header header;

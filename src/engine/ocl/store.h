@@ -10,13 +10,13 @@
  * there is used, and nothing is stored. */
 const char *clb_cache_directory(void);
 
-/* True while the file system below `directory` has room for a build (PoCL ends the process when
- * the disk fills while it compiles). */
+/* True while the file system below `directory` has room for a build: PoCL ends the process when the
+ * disk fills while it compiles. */
 bool clb_cache_has_room(const char *directory);
 
 /* Make the directory `path` and its parents; true when files can be created in it. */
 bool clb_cache_usable(const char *path);
-/* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither variable is set. */
+/* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither is set and may be used. */
 bool clb_cache_user_path(char *path, size_t size, const char *name);
 
 uint64_t clb_cache_hash(const void *data, size_t size);
@@ -30,8 +30,7 @@ typedef enum clb_record_kind {
     CLB_RECORD_PROGRAM, /* a compiled program; its text is the driver's binary */
     CLB_RECORD_CHECK,   /* a check that a program has passed */
     CLB_RECORD_STEP,    /* what has become of a step of the helper, and its choices */
-    CLB_RECORD_MARK,    /* a program or device that a process has died of, and the reason: it is
-                           not used for a week */
+    CLB_RECORD_MARK,    /* a program or device with a defect, and which: not used for a week */
     CLB_RECORD_DRIVERS, /* whether these drivers work, or the only one of them that does */
     CLB_RECORD_DEVICE,  /* the device that was chosen where there are these drivers */
     CLB_RECORD_REQUEST, /* what a helper has been asked for */
@@ -71,7 +70,7 @@ bool clb_record_is_older(const struct clb_record *record, double seconds);
 bool clb_record_exists(struct clb_key key, double seconds);
 bool clb_record_load_recent(struct clb_key key, double seconds, struct clb_record *record);
 
-/* Where the row of the tuning tables is that this machine has kept for a device. */
+/* The row of the tuning tables that this machine has kept for a device. */
 static inline struct clb_key clb_row_key(const char *identity, clb_precision precision)
 {
     static const char *const letters[CLB_PRECISIONS] = {"s", "d", "c", "z"};
@@ -85,7 +84,7 @@ struct clb_outdated {
     bool kernels; /* of `warm`, or of programs */
     bool tuning;  /* of `tune` */
 };
-/* With `remove`, as in the helper, files of other versions unused for a week are removed. */
+/* With `remove`, as in the helper, files of other versions that are long unused are removed. */
 struct clb_outdated clb_store_visit_outdated(bool remove);
 
 #endif

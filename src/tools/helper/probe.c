@@ -5,11 +5,10 @@
  * This process opens no driver. For each step it starts a child that builds, checks and stores, and
  * then one that loads what is stored and checks it again. What a child dies of, by itself or at a
  * limit, is marked, and the step begins anew without it. One helper works at a time: it holds a
- * lock in the cache, and one that has waited looks first whether its step has been done meanwhile.
+ * lock in the cache.
  *
- * Results are records in the cache (src/engine/ocl/helper.c); this process's exit status only says
- * whether there is one. `list` is for the clblas-shim command: it stores nothing, and prints what
- * there is as one JSON object. */
+ * Results are records in the cache (src/engine/ocl/helper.c); the exit status only says whether
+ * there is one. `list`, for the clblas-shim command, stores nothing and prints one JSON object. */
 #include "engine/device_blas/device_blas.h"
 #include "engine/ocl/helper.h"
 #include "engine/ocl/start.h"
@@ -149,7 +148,7 @@ static int judge_end(int status, const char *killed)
     return -1;
 }
 
-/* Run a task in a child within the limits. Its exit status, or -1 where it has died. */
+/* Run a task in a child within the limits; returns as judge_end. */
 static int supervise(child_task *task, const char *argument, clb_helper_role role)
 {
     struct rusage usage = {0};
@@ -331,7 +330,6 @@ static void add_device(struct clb_text *text, const struct clb_listed_device *en
                   used != NULL && used->device.id == device->id ? "true" : "false");
 }
 
-/* What has become of each step on the device in use. */
 static void add_steps(struct clb_text *text, const struct clb_runtime *used)
 {
     for (int i = 0; i < CLB_STEPS * CLB_PRECISIONS; i++) {
