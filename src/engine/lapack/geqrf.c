@@ -1,15 +1,10 @@
 /* LAPACK xGEQRF, xORGQR and xUNGQR in the caller's memory.
  *
- * xGEQRF is right-looking, blocked. Step k takes a panel of columns k ... k+w-1: the next library
- * factors its rows from k on, on the CPU; the device applies the block of reflectors, conjugate-
- * transposed, to the columns on the right (larfb.h). job.h has the order of the steps.
+ * xGEQRF has the steps of job.h: the next library factors panels, on the CPU; the device applies
+ * the block of reflectors, conjugate-transposed, to the columns on the right (larfb.h).
  *
  * The memory of A may have A^H, as xGELQF's has: the copies to and from the device transpose, and
- * rows of the memory are written as columns of A would be.
- *
- * Nothing is written to the caller's matrix before everything on the device is complete: after a
- * failure until then it is intact for the next library. xGEQRF's columns are written back from left
- * to right; clb_geqrf_resume handles a failure in that. */
+ * rows of the memory are written as columns of A would be. */
 #include "engine/device_blas/larfb.h"
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
@@ -19,7 +14,7 @@ struct qr_run {
     const struct clb_call *call;
     size_t nb;
     struct clb_reflectors reflectors;
-    struct clb_dmat x; /* on the device, m x n: A, or Q */
+    struct clb_dmat x; /* m x n: A, or Q */
 
     /* xGEQRF */
     const struct clb_host_blas *next;
@@ -42,7 +37,7 @@ static struct qr_run qr_of(struct clb_runtime *runtime, const struct clb_gemm_va
                            .x = {.rows = m, .cols = n}};
 }
 
-/* For blocks of `count` reflectors in all. *kernel is for reports. */
+/* For `count` reflectors in all. */
 static clb_status qr_open(struct qr_run *qr, size_t count, const char **kernel)
 {
     struct clb_job *run = &qr->run;
@@ -119,7 +114,7 @@ static clb_status geqrf_open(struct qr_run *qr)
     return open_reflectors(qr, clb_dmat_part(&qr->x, 0, 0, qr->x.rows, qr->inner), qr->result->tau);
 }
 
-/* Unified memory: the CPU copies the first panel in, because it factors it, and the device the rest
+/* Unified memory: the CPU copies in the first panel, which it factors, and the device the rest
  * where it can. Discrete memory: uploads begin, and the CPU copies the first panel. */
 static clb_status geqrf_bring_in(struct qr_run *qr)
 {
@@ -181,7 +176,7 @@ struct clb_call clb_orgqr_rest(const struct clb_call *call, const struct clb_org
     return rest;
 }
 
-/* The transfers: the upload of the vectors, and downloads of Q's columns from right to left. */
+/* The upload of the vectors, and downloads of Q's columns from right to left. */
 static clb_status orgqr_plan(struct qr_run *qr)
 {
     struct clb_job *run = &qr->run;

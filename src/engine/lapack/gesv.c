@@ -2,10 +2,8 @@
  *
  * The right-hand sides are columns after those of A in the device's own memory. The steps of the
  * factorisation interchange their rows and solve with L, so that U*X = L^-1*P*B remains. So there
- * is one upload, and the solve with L costs the device next to nothing. The solutions are
- * downloaded after A's last column and don't depend on each other: nothing of B is written before
- * all of A is, and after a failure the columns of B that are left are computed by xGETRS.
- * Where A is singular B is not downloaded.
+ * is one upload, and the solve with L costs next to nothing. The solutions are downloaded after A's
+ * last column and don't depend on each other: after a failure xGETRS computes those that are left.
  *
  * A device that shares the host's memory solves with the factors in the caller's memory, and so
  * does one whose memory does not hold both matrices. */

@@ -1,10 +1,8 @@
 /* LAPACK xGETRF on a device that has memory of its own.
  *
- * The first panel is factored from a copy in pinned memory while the other columns are uploaded,
- * and the first step is applied to them in groups as they arrive (job.h). Where the device
- * factors the panels getrf_lookahead.c runs the steps. When the last step is done the device copies
- * columns, with their rows in the final order, to one of a few chunks of memory, from which the
- * transfer queue writes them to the caller's matrix, from left to right. */
+ * The steps are those of job.h; where the device factors the panels, those of getrf_lookahead.c.
+ * When the last step is done the device copies columns, rows in the final order, to one of a few
+ * chunks, from which the transfer queue writes them to the caller's matrix from left to right. */
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
@@ -15,7 +13,7 @@
 
 struct getrf_discrete {
     struct clb_getrf_run *lu;
-    struct clb_job *run;                /* its job */
+    struct clb_job *run;
     struct clb_gemm_progress *progress; /* of the right-hand sides, if any */
     struct clb_buffer *chunk[CHUNKS], *order;
     cl_uint *order_host; /* row order of a panel's columns at write-back */
@@ -35,7 +33,6 @@ static void add_chunks(struct clb_getrf_run *lu, size_t chunk_cols)
     }
 }
 
-/* All memory, before anything is enqueued. */
 static clb_status discrete_open(struct getrf_discrete *discrete)
 {
     struct clb_getrf_run *lu = discrete->lu;
@@ -114,7 +111,6 @@ static clb_status discrete_run_steps(struct getrf_discrete *discrete)
     return clb_panels_run(&lu->panels);
 }
 
-/* Note in the results what has been written to the caller's matrices. */
 static void note_written(struct getrf_discrete *discrete)
 {
     struct clb_gemm_progress *progress = discrete->progress;

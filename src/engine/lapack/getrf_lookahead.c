@@ -1,5 +1,4 @@
-/* The steps of LU with look-ahead on two queues, where the device has memory of its own and factors
- * the panels.
+/* LU with look-ahead on two queues, where the device has its own memory and factors the panels.
  *
  * Columns are uploaded in groups: one for each panel, and others for the columns after the last
  * one. Panels have a queue of their own, "ahead". In step s it applies step s-1 to group s and
@@ -8,16 +7,15 @@
  * factored. It is at most one panel ahead of the device, so that it knows which groups have arrived
  * when it enqueues the work on them. Groups that arrive later catch up on the steps they missed.
  *
- * Only one queue uses a group at a time: the queue of updates applies step t to groups from t+2 on
- * only, and `ready` signals when it has done so to group t+2, which the queue "ahead" uses from
- * step t+2 on. What a queue reads of the other's results is final: panels, and their interchanges
- * as moves. */
+ * Only one queue uses a group at a time: the queue of updates applies step t only to groups from
+ * t+2 on, and `ready` signals when it has done so to group t+2, which the queue "ahead" uses from
+ * step t+2 on. What a queue reads of the other's results is final: panels and their moves. */
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
 #include <stdlib.h>
 
-/* Compute units that updates leave free, in addition to one for each work-group of a panel. */
+/* Compute units that updates leave free, besides one for each work-group of a panel. */
 #define SPARE_UNITS ((size_t)2)
 /* The launches, of one tile per compute unit, that take about as long as a panel, and leave units
  * free at the beginning of a step's updates. Both times are longer for wider panels. (H200,
@@ -35,8 +33,7 @@ struct getrf_lookahead_run {
     struct clb_workspace own;    /* of the queue "ahead", where there are two queues */
     struct clb_workspace *ahead; /* &own, or the only workspace */
     size_t *applied;             /* steps that were enqueued for each group */
-    clb_event ready[2]; /* signals that group t may be used by the queue "ahead", index t % 2; NULL
-                         * where the group has not arrived */
+    clb_event ready[2]; /* that of group t has index t % 2; NULL where that has not arrived */
 };
 
 /* ---- a step on some columns ---- */

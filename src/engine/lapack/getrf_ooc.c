@@ -2,19 +2,17 @@
  *
  * A block is uploaded with all interchanges so far applied. Then the panels on its left are
  * uploaded one after the other; the L of each has the interchanges since it was factored applied.
- * Each gives the block's part of U by a solve, and then updates the rows below. After that the
- * block is factored right-looking, like a matrix that fits, and each of its panels is downloaded
- * when it is final. So every entry has the same operations in the same order as in the in-core
- * algorithm, and the same bits.
+ * Each gives the block's part of U by a solve, and then updates the rows below. Then the block is
+ * factored right-looking, like a matrix that fits, and each panel downloaded when it is final. So
+ * every entry has the same operations in the same order, and the same bits, as in core.
  *
  * Downloads go to a copy of the matrix in host memory, from which the panels are uploaded again. So
- * the caller's matrix stays intact until everything is complete, and writing it then needs nothing
- * from the driver. The columns of the copy lack later interchanges, as those on the device do in
- * the in-core algorithm (job.h).
+ * writing the caller's matrix in the end needs nothing from the driver. The columns of the copy
+ * lack later interchanges, as those on the device do in core (job.h).
  *
  * lu->x describes the whole matrix, but only a block of it is in memory: columns keep their
- * numbers, so that the functions of job.h need not know. The offset is that of a column 0 which
- * may lie before the buffer. Offsets of parts are computed modulo 2^64 and are right. */
+ * numbers, so that the functions of job.h need not know. The offset is that of a column 0 which may
+ * lie before the buffer. Offsets of parts are computed modulo 2^64 and are right. */
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
@@ -80,7 +78,6 @@ static char *host_column(const struct ooc_run *ooc, size_t j)
     return ooc->host + j * ooc->lu.x.ld * ooc->lu.run.element;
 }
 
-/* The matrix on the device, of which only a block's columns are in memory. */
 static struct clb_dmat window(const struct ooc_run *ooc, const struct ooc_block *block)
 {
     struct clb_dmat x = ooc->lu.x;
@@ -90,7 +87,7 @@ static struct clb_dmat window(const struct ooc_run *ooc, const struct ooc_block 
     return x;
 }
 
-/* The memory for a panel of an earlier block: the panel's rows from its first on. */
+/* For a panel of an earlier block: its rows from its first on. */
 static struct clb_dmat slot_of(const struct ooc_run *ooc, const struct ooc_panel *panel,
                                size_t turn)
 {
@@ -158,7 +155,7 @@ static clb_status ooc_get_columns(struct ooc_run *ooc, size_t cols, struct clb_d
     return clb_job_matrix(&ooc->lu.run, x);
 }
 
-/* Plan blocks of about `width` columns and get all memory, before anything is enqueued. */
+/* Plan blocks of about `width` columns and get all memory. */
 static clb_status ooc_open(struct ooc_run *ooc, size_t width)
 {
     struct clb_getrf_run *lu = &ooc->lu;
@@ -292,7 +289,6 @@ static clb_status run_blocks(struct ooc_run *ooc)
     return status;
 }
 
-/* Write the copy to the caller's matrix. */
 static clb_status write_copy(struct ooc_run *ooc)
 {
     struct clb_getrf_run *lu = &ooc->lu;
@@ -317,7 +313,6 @@ static clb_status run_with_width(const struct clb_getrf_run *unopened, char *hos
     CLB_THEN(status, run_blocks(&ooc));
     if (*begun)
         status = clb_job_end_transfers(run, status);
-    /* The device must have completed everything without error before anything is written. */
     CLB_THEN(status, clb_job_complete(run));
     CLB_THEN(status, write_copy(&ooc));
     status = clb_job_end(run, status);

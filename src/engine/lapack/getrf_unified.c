@@ -1,9 +1,8 @@
 /* LAPACK xGETRF on a device that shares the host's memory.
  *
- * The matrix is copied to memory of the shim that the CPU can access too, so that the CPU factors
- * panels in place. The device copies the caller's columns in and applies the first step's
- * interchanges in doing so; the CPU copies them out and applies those of the later steps. So
- * neither costs a pass of its own. */
+ * The CPU factors panels in place, in memory of the shim. The device copies the caller's columns in
+ * and applies the first step's interchanges in doing so; the CPU copies them out and applies those
+ * of the later steps. So neither costs a pass of its own. */
 #include "job.h"
 
 #include <stdlib.h>
@@ -74,8 +73,7 @@ static bool is_in_strips(const void *context, size_t k)
 }
 
 /* The CPU factors a panel in strips, because the device's other threads have no work while it
- * factors on one of them. The transfer of a strip's moves is complete when the next strip is
- * mapped, and at the end. */
+ * factors on one. A strip's moves have been sent when the next one is mapped, and at the end. */
 static clb_status factor_strips(void *context, size_t k, size_t width)
 {
     struct clb_getrf_run *lu = context;

@@ -4,9 +4,7 @@
  * which keeps X*A - I small. Rows of X don't depend on each other. Row i of U^-1 begins with column
  * i; the zeros before it are left out, so that this takes (4/3)n^3 operations, as many as LAPACK.
  *
- * The inverse is completed in memory of the shim before the CPU interchanges its columns and copies
- * it over the factors. A failure until then leaves the factors intact for the next library; the
- * copy can't fail. */
+ * The CPU interchanges the columns of X when it copies it over the factors. */
 #include "rhs_blocks.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  *     L = [L11 0; L21 L22]:  X22 = L22^-1, X21 = -(X22*L21)*L11^-1, X11 = L11^-1.
  *
  * X21 is a product with the part that is already inverted, and then a solve with the given
- * triangle, diagonal blocks are solved by substitution. So X*L - I (for U, U*X - I) is small
+ * triangle; diagonal blocks are solved by substitution. So X*L - I (for U, U*X - I) is small
  * componentwise, like the residual of a solve (Du Croz and Higham 1992, method 2C; LAPACK xTRTRI);
  * solving on both sides would multiply the error by the condition number.
  *
@@ -21,10 +21,8 @@
  * kernels that can, skipped except for the width of a micro-tile. So X has zeros within `base` of
  * its diagonal in the other triangle, and is undefined beyond.
  *
- * Nothing is written to the caller's matrix before the result is complete in host memory; copying
- * it can't fail. A failure before leaves the matrix intact for the next library. So does a result
- * that is not finite, because that may come from zeros outside the triangle: zero times infinity.
- */
+ * A result that is not finite is not written, because that may come from zeros outside the
+ * triangle: zero times infinity. */
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
@@ -46,7 +44,7 @@ struct inverse_run {
     bool cuts;    /* products of the inverse skip zeros */
     const char *kernel;      /* of the products, for reports */
     struct clb_dmat a, x, y; /* the given triangle; its inverse, or a copy of it with zeros in the
-                              * other triangle; the product. n x n, on the device */
+                              * other triangle; the product; n x n */
     void *host;              /* discrete: for the result, with the device's leading dimension */
     size_t bytes;            /* of that */
 };
@@ -85,8 +83,8 @@ static bool squares(const struct inverse_run *inverting)
     return multiplies(inverting->call) && inverting->run.variant->family->has_skip;
 }
 
-/* Columns of the product that one launch computes from a packed triangle: those of some
- * work-groups, because work-groups in the other triangle cost time, too. */
+/* Columns of the product that one launch computes from a packed triangle: few, because work-groups
+ * in the other triangle cost time, too. */
 static size_t square_columns(const struct clb_gemm_variant *variant)
 {
     size_t group = clb_max(variant->tuning.value[CLB_PARAM_NC], 1);
@@ -127,8 +125,8 @@ static struct clb_dmat *inverse_result(struct inverse_run *inverting)
 }
 
 /* Unified memory: the device reads the caller's matrix in place. Discrete memory: block columns are
- * uploaded, and those of the result downloaded to host memory of the run. A product overwrites the
- * given matrix where that is the device's and not the factor. */
+ * uploaded, and the result's downloaded to the run's host memory. A product overwrites the given
+ * matrix where that is the device's and not the factor. */
 static clb_status open_matrices(struct inverse_run *inverting)
 {
     const struct clb_call *call = inverting->call;
@@ -377,9 +375,8 @@ static clb_status inverse_compute(struct inverse_run *inverting)
     return status;
 }
 
-/* Copy the result from host memory to the caller's matrix. CLB_ERR_RANGE: it is not finite, and
- * nothing is written. Of a product the diagonal tells: each entry of the factor is in one of its
- * sums of squares. */
+/* Copy the result to the caller's matrix, unless it is not finite: CLB_ERR_RANGE. Of a product the
+ * diagonal tells: each entry of the factor is in one of its sums of squares. */
 static clb_status inverse_write(const struct inverse_run *inverting, const void *result, size_t ld)
 {
     const struct clb_call *call = inverting->call;
@@ -397,7 +394,7 @@ static clb_status inverse_write(const struct inverse_run *inverting, const void 
     return CLB_OK;
 }
 
-/* Unified memory: the view of the caller's matrix is closed first, after all its commands. */
+/* The view of the caller's matrix is closed first, after all its commands. */
 static clb_status inverse_write_mapped(struct inverse_run *inverting)
 {
     struct clb_job *run = &inverting->run;

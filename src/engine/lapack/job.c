@@ -115,8 +115,7 @@ static bool is_in_place(const struct clb_panels *panels, size_t k)
     return panels->work->is_in_place != NULL && panels->work->is_in_place(panels->context, k);
 }
 
-/* Apply step k, whose panel is on the device, to the columns from `first` on. Discrete memory:
- * first to those of the next panel, which is then downloaded; in the first step as they arrive. */
+/* Apply step k, whose panel is on the device, in the order that job.h describes. */
 static clb_status apply_step(struct clb_panels *panels, size_t k, size_t width)
 {
     struct clb_job *run = panels->run;

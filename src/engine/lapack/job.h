@@ -36,8 +36,8 @@ struct clb_job {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
     clb_precision precision;
-    size_t element;              /* bytes */
-    bool discrete;               /* matrices are copied to memory of the device's own */
+    size_t element; /* bytes */
+    bool discrete;
     struct clb_caller caller[2]; /* the caller's matrices, as columns of one: A, those after it */
     struct clb_workspace workspace;
     struct clb_buffer *buffer[CLB_RUN_BUFFERS]; /* released when the run is closed */
@@ -45,7 +45,7 @@ struct clb_job {
     cl_mem wrapped; /* the caller's matrix in place, or NULL */
     size_t copied;  /* columns that the CPU has written to the caller's matrix from mapped memory */
     struct clb_transfer_queue *transfers;
-    struct clb_transfer *transfer; /* uploads, then downloads */
+    struct clb_transfer *transfer;
     size_t uploads, downloads;
     bool begun; /* the transfer queue was started: some command for the matrix was enqueued */
     bool sees;  /* the CPU sees the memory of matrices without a map (clb_queue_shows_memory) */
@@ -124,7 +124,7 @@ struct clb_transfer *clb_job_add_triangle(struct clb_job *run, bool down, const 
 /* The first column of the caller's matrix after the one that has column j. */
 size_t clb_job_end_of_matrix(const struct clb_job *run, size_t j);
 
-/* Open and start the transfer queue; wait for its end, as clb_transfer_queue_finish; release it. */
+/* Open and start the transfer queue; end it, as clb_transfer_queue_finish; release it. */
 clb_status clb_job_begin(struct clb_job *run) CLB_MUST_CHECK;
 clb_status clb_job_end_transfers(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
 void clb_job_close_transfers(struct clb_job *run);
@@ -145,9 +145,9 @@ size_t clb_job_written(const struct clb_job *run);
  *
  * Discrete memory: the CPU factors panels in pinned memory, with look-ahead: step k first updates
  * the columns of the next panel, which is then downloaded, so that the CPU factors it while the
- * device updates the others. One panel's memory is enough: the download of the next is enqueued
- * behind work that waits for the upload of the last one. Columns that are still being uploaded get
- * the first step in groups as they arrive. */
+ * device updates the others. One panel's memory is enough: the next one's download is enqueued
+ * behind work that waits for the last one's upload. Columns that are still being uploaded get the
+ * first step in groups as they arrive. */
 struct clb_panel_work {
     size_t (*width)(const void *context, size_t k);
     /* The CPU factors the panel in a copy or in mapped memory, where row k is first. */
@@ -192,15 +192,10 @@ clb_status clb_panels_factor_pinned(struct clb_panels *panels, size_t k,
 
 /* ---- LU: the steps that the files getrf*.c share ----
  *
- * Right-looking, blocked, partial pivoting. Step k has a panel of columns k ... k+w-1. The next
- * library factors the panel's rows from k on, on the CPU; or the device does, where it is fast
- * enough. Then the device interchanges rows of the columns on the right, solves with the panel's
- * unit lower triangle, and updates the rows below. The columns on the left get the interchanges of
- * later steps only when they are written back, so nothing is done to a panel after its step.
- *
- * Nothing is written to the caller's matrix before the factorisation on the device is complete:
- * after a failure until then it is intact for the next library. The columns are written back from
- * left to right; clb_getrf_resume handles a failure in that. */
+ * With partial pivoting. The next library factors panels, on the CPU; or the device does, where it
+ * is fast enough. Then the device interchanges rows of the columns on the right, solves with the
+ * panel's unit lower triangle, and updates the rows below. The columns on the left get the
+ * interchanges of later steps only when they are written back. */
 
 struct clb_getrf_run {
     struct clb_job run;
@@ -214,9 +209,9 @@ struct clb_getrf_run {
     size_t most;            /* most columns per call of clb_getrf_apply; 0: all */
     struct clb_getf2 panel; /* accepts no panel where the CPU factors all */
     cl_uint *row;           /* converts interchanges to moves; between calls row[i] = i */
-    size_t moves; /* that the rows of columns right of the panel need in the current step */
+    size_t moves;           /* of the columns right of the panel in the current step */
     struct clb_panels panels;
-    struct clb_dmat x;      /* on the device: m x n, or with the right-hand sides' columns too */
+    struct clb_dmat x;      /* m x n, or with the right-hand sides' columns too */
     struct clb_dmat caller; /* unified: the caller's matrix; without memory where the device can't
                              * access it or the columns after the first panel have been copied */
 };
@@ -263,8 +258,7 @@ clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace
 
 /* ---- write-back ---- */
 
-/* Set order[i] of each of m rows to the row that interchanges [first, end) bring there. Columns of
- * a panel still need those of all later steps when they are written back. */
+/* Set order[i] of each of m rows to the row that interchanges [first, end) bring there. */
 void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, cl_uint *order);
 
 /* An order in which each of n rows is in its place; the caller frees it. NULL: no memory. Apply
@@ -282,8 +276,8 @@ clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from,
 
 clb_status clb_getrf_run_unified(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
-/* `progress` is that of the right-hand sides, if any. *begun: some command for the matrix was
- * enqueued. CLB_ERR_NOMEM without that: the matrices don't fit. */
+/* `progress`: of the right-hand sides, if any. *begun: some command for the matrix was enqueued;
+ * CLB_ERR_NOMEM without that: the matrices don't fit. */
 clb_status clb_getrf_run_discrete(struct clb_getrf_run *lu, struct clb_gemm_progress *progress,
                                   bool *begun) CLB_MUST_CHECK;
 
@@ -308,7 +302,7 @@ clb_status clb_lookahead_run(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 /* ---- getrf_ooc.c: matrices larger than the device's memory ---- */
 
 /* clb_getrf_run where the matrix does not fit, block by block, into a copy in host memory.
- * CLB_ERR_NOMEM: there is no room for that; nothing was written. */
+ * CLB_ERR_NOMEM: there is no room for that. */
 clb_status clb_getrf_run_blocks(const struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
 #endif

@@ -97,7 +97,6 @@ clb_status clb_job_publish(struct clb_job *run, size_t download)
                                       run->workspace.queue);
 }
 
-/* The first `arrived` pieces of the downloads are written when the transfer queue has ended. */
 size_t clb_job_written(const struct clb_job *run)
 {
     size_t left = run->begun ? run->transfers->arrived : 0, columns = run->copied;

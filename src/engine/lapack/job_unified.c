@@ -1,5 +1,4 @@
-/* Runs on a device that shares the host's memory: the CPU maps matrices, and the device has the
- * caller's in place where it can. See job.h. */
+/* Runs on a device that shares the host's memory, see job.h. */
 #include "job.h"
 
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x)

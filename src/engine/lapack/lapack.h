@@ -33,8 +33,9 @@ struct clb_factors {
 };
 
 /* Factor on the device. CLB_OK: everything is written, or, where Cholesky sets info, the first info
- * - 1 columns. Otherwise the matrix is intact beyond columns_written, and when that is not 0 resume
- * must finish the factorisation, on the CPU. */
+ * - 1 columns. Nothing is written before the factorisation on the device is complete; then columns
+ * are written from left to right. After a failure the matrix is intact beyond columns_written, and
+ * when that is not 0 resume must finish the factorisation, on the CPU. */
 typedef clb_status clb_factor_run(struct clb_runtime *runtime,
                                   const struct clb_gemm_variant *variant,
                                   const struct clb_call *call, const struct clb_host_blas *next,
@@ -59,16 +60,17 @@ struct clb_orgqr_result {
     const char *kernel;
 };
 
-/* Column j depends on reflectors 1 ... j only: columns are written from right to left, and what a
- * failure leaves is a call of the same kind, clb_orgqr_rest. */
+/* Column j depends on reflectors 1 ... j only: when Q is complete on the device columns are written
+ * from right to left, and what a failure leaves is a call of the same kind, clb_orgqr_rest. */
 clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_call *call,
                          struct clb_orgqr_result *result) CLB_MUST_CHECK;
 struct clb_call clb_orgqr_rest(const struct clb_call *call, const struct clb_orgqr_result *result);
 
 /* xGETRI, for which no diagonal element of U is zero; xTRTRI, xLAUUM and xPOTRI, where a triangle
- * that is inverted has no zero on its diagonal. Unless this returns CLB_OK, A is intact. *kernel is
- * for reports. clb_inverse_run: CLB_ERR_RANGE when the result is not finite. */
+ * that is inverted has no zero on its diagonal. The result is complete in the shim's memory before
+ * the CPU copies it to A, which can't fail: unless this returns CLB_OK, A is intact. *kernel is for
+ * reports. clb_inverse_run: CLB_ERR_RANGE when the result is not finite. */
 typedef clb_status clb_whole_run(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant,
                                  const struct clb_call *call, const char **kernel);

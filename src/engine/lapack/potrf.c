@@ -1,30 +1,24 @@
 /* LAPACK xPOTRF in the caller's memory.
  *
- * Left-looking, blocked. Step k has a panel: for A = L*L^H columns k ... k+w-1 from row k on, for A
- * = U^H*U rows k ... k+w-1 from column k on. First all panels before it update it in one product,
- * whose depth is their total width,
+ * The comments describe A = L*L^H. Where A = U^H*U is stored, L stands for U^H, and rows and
+ * columns are exchanged.
+ *
+ * Left-looking, blocked. Step k has a panel, columns k ... k+w-1 from row k on. First all panels
+ * before it update it in one product, whose depth is their total width,
  *
  *     A(k:n, k:k+w) -= L(k:n, 0:k)*L(k:k+w, 0:k)^H;
  *
- * then its diagonal block is factored, and the rows below it (or the columns on its right) are
- * solved with that. So a panel is final after its step, and need not be on the device before. The
- * next library factors the diagonal block on the CPU; or the device does, which halves the panel
- * until the diagonal blocks fit into one work-group.
+ * then its diagonal block is factored, and the rows below it are solved with that. So a panel is
+ * final after its step, and need not be on the device before. The next library factors the diagonal
+ * block on the CPU; or the device does, halving the panel until the blocks fit into one work-group.
  *
  * Where kernels read both operands from one packed form and the CPU factors diagonal blocks, final
  * panels are kept packed: the update is then a product for each panel before it.
  *
- * Nothing is written to the caller's matrix before the factorisation on the device is complete;
- * after a failure until then the next library has it intact. Columns before a pivot that is not
- * positive are written from left to right; clb_potrf_resume handles a failure in that.
- *
- * Unified memory: the CPU copies the whole triangle to memory of the shim. Discrete memory: panels
- * are uploaded while those before them are factored; for U the uploads are block rows, because a
- * step uses one. Downloads are block columns for both L and U, since clb_potrf_resume can only
- * continue after a number of first columns.
- *
- * The comments below describe A = L*L^H. Where A = U^H*U is stored, L stands for U^H, and rows and
- * columns are exchanged. */
+ * Unified memory: the CPU copies the triangle to the shim's memory. Discrete memory: panels are
+ * uploaded while those before them are factored; for U in block rows, because a step uses one.
+ * Downloads are block columns for both, since clb_potrf_resume can only continue after a number of
+ * first columns. */
 #include "engine/device_blas/potf2.h"
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
@@ -38,16 +32,15 @@ struct potrf_run {
     const struct clb_host_blas *next;
     struct clb_factors *result;
     size_t n, nb;
-    struct clb_potf2 block;        /* program is NULL where the CPU factors diagonal blocks */
-    struct clb_buffer *host_block; /* otherwise the CPU's memory for a diagonal block */
+    struct clb_potf2 block;
+    struct clb_buffer *host_block; /* the CPU's memory for a diagonal block that it factors */
     bool keeps;                    /* final panels are kept packed: */
     struct clb_buffer *kept;       /* their rows below the diagonal block, one after the other */
-    struct clb_dmat x;             /* n x n, on the device; undefined outside the stated triangle */
+    struct clb_dmat x;             /* n x n; undefined outside the stated triangle */
 };
 
 /* ---- open ---- */
 
-/* Columns of the panel that begins with column k. */
 static size_t potrf_width(const struct potrf_run *chol, size_t k)
 {
     return clb_min(chol->nb, chol->n - k);
@@ -70,7 +63,7 @@ static bool may_keep(const struct potrf_run *chol)
            chol->nb % clb_gemm_unit(variant, CLB_OPERAND_A) == 0 && !wants_block(chol);
 }
 
-/* Where rows from `row` on of the kept panel of columns [k, k + nb) are. */
+/* Where rows from `row` on of kept panel k are. */
 static cl_ulong kept_offset(const struct potrf_run *chol, size_t k, size_t row)
 {
     const struct clb_gemm_variant *variant = chol->run.variant;
@@ -195,7 +188,6 @@ static clb_status potrf_solve(struct potrf_run *chol, size_t k, size_t width)
     return clb_dmat_solve(&chol->run.workspace, &triangle, &b);
 }
 
-/* Factor a panel on the device: halve it until a diagonal block fits one work-group. */
 static clb_status factor_there(struct potrf_run *chol, size_t k, size_t width)
 {
     size_t most = chol->block.most;
@@ -315,8 +307,7 @@ static clb_status keep_panel(struct potrf_run *chol, size_t k)
                               kept_offset(chol, k, first));
 }
 
-/* Subtract the product of the kept panel of columns [k, k + nb) from A(row:row+rows, col:col+cols),
- * or only from its triangle. */
+/* Subtract the product of kept panel k from A(row:row+rows, col:col+cols), or only its triangle. */
 static clb_status subtract_kept(struct potrf_run *chol, size_t k, size_t row, size_t rows,
                                 size_t col, size_t cols, bool triangle)
 {

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-/* A(row, col) in the caller's memory. */
 static void *at(const struct clb_call *call, size_t row, size_t col)
 {
     return (char *)call->a + (row + col * call->lda) * clb_precision_size(call->precision);

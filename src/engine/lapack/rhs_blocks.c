@@ -1,4 +1,4 @@
-/* The division and processing of right-hand sides (rhs_blocks.h); xTRSM, xGETRS and xPOTRS. */
+/* Right-hand sides (rhs_blocks.h); xTRSM, xGETRS and xPOTRS. */
 #include "rhs_blocks.h"
 #include "engine/transfer/transfer_queue.h"
 
@@ -65,7 +65,7 @@ const struct clb_solve_work clb_solve_triangles_work = {
 struct slot {
     struct clb_buffer *buffer;
     void *mapped;    /* NULL while the device has it */
-    clb_event ready; /* signals that the part is solved and mapped */
+    clb_event ready; /* the part is solved and mapped */
 };
 
 struct solve_run {
@@ -219,7 +219,7 @@ static clb_status note_pieces(struct solve_run *run)
     return CLB_OK;
 }
 
-/* Get memory for A and the first `resident` parts, and begin the transfers. */
+/* Get memory for A and the resident parts, and begin the transfers. */
 static clb_status bring_in_parts(struct solve_run *run)
 {
     struct clb_solve *solve = run->solve;
@@ -236,7 +236,6 @@ static clb_status bring_in_parts(struct solve_run *run)
     return note_pieces(run);
 }
 
-/* Allow the upload of a part that was held back, when its memory is free. */
 static clb_status release_part(struct solve_run *run, size_t parts, size_t index)
 {
     struct clb_transfer_queue *transfers = run->run.transfers;

@@ -3,8 +3,7 @@
  *
  * B is divided into parts that don't depend on each other, blocks of columns (left) or rows
  * (right). They are processed in the shim's memory, and the CPU copies the results X back, which is
- * the only write to the caller's memory. So a part of B is either old or final, and parts that are
- * not written can be computed elsewhere. */
+ * the only write to the caller's memory: so a part of B is either old or final. */
 #ifndef CLB_RHS_BLOCKS_H
 #define CLB_RHS_BLOCKS_H
 
@@ -12,7 +11,6 @@
 
 struct clb_solve;
 
-/* An operation. */
 struct clb_solve_work {
     /* The workspace limits, for the parts that solve->progress has. */
     struct clb_workspace_limits (*limits)(const struct clb_solve *solve);
@@ -30,7 +28,7 @@ struct clb_solve {
     void *context; /* for the functions of `work` */
     /* As if it were one of xTRSM: B is m x n, A's rows are B's rows (left) or columns (right). */
     struct clb_call call;
-    size_t cols_a;  /* columns of A */
+    size_t cols_a;
     bool adjoint_a; /* the memory of A has A^H */
     /* Left: row i of the right-hand side is row order_in[i] of B, and row i of X is row
      * order_out[i] of the solution; NULL where nothing is interchanged. */
@@ -50,15 +48,14 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 size_t clb_solve_order(const struct clb_solve *solve);
 size_t clb_solve_part(const struct clb_solve *solve);
 
-/* Solves with one triangle of A after the other, whose upper, unit and op the caller sets. */
+/* Solves with triangles of A in turn, whose upper, unit and op the caller sets. */
 struct clb_solve_triangles {
     struct clb_dmat_triangle step[2];
     size_t steps;
 };
 extern const struct clb_solve_work clb_solve_triangles_work; /* its context is one of these */
 
-/* The pivots of xGETRF, applied in turn or backwards, as an order: row i was row order[i] before.
- * The caller frees it; NULL when memory has run out. */
+/* The pivots of xGETRF, in turn or backwards, as an order (clb_order_make, clb_order_swap). */
 cl_uint *clb_pivot_order(const struct clb_call *call, bool backward);
 
 #endif
