@@ -1,5 +1,4 @@
-/* The checks of this layer's kernels: the first use in each precision builds, launches and verifies
- * them, by random matrices. */
+/* The checks of this layer's kernels, by random matrices. */
 #include "engine/kernel/check.h"
 #include "potf2.h"
 

@@ -1,8 +1,7 @@
 /* device_blas: operations on matrices in the device's memory, in place.
  *
- * All of them are enqueued on one in-order queue, so that they follow each other without events.
- * The other memory that they need belongs to the workspace, which a run opens for the largest sizes
- * that it will use. */
+ * They are enqueued on one in-order queue, so that they follow each other without events. Other
+ * memory that they need belongs to the workspace, which a run opens for its largest sizes. */
 #ifndef CLB_DEVICE_BLAS_H
 #define CLB_DEVICE_BLAS_H
 
@@ -44,9 +43,9 @@ struct clb_workspace {
     struct clb_buffer *parts; /* for clb_product, or NULL */
 };
 
-/* The first call builds and checks the kernels; clb_workspace_prepare does nothing else, for
- * callers that must know early whether to decline. CLB_ERR_UNSUPPORTED: they don't work. On failure
- * nothing is held. Only the checks themselves open one that is not `checked`. */
+/* The first call builds and checks the kernels. clb_workspace_prepare does only that, for callers
+ * that must know early whether to decline. CLB_ERR_UNSUPPORTED: they don't work. On failure nothing
+ * is held. Only the checks themselves open one that is not `checked`. */
 clb_status clb_workspace_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
@@ -55,11 +54,10 @@ clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtim
                               bool checked) CLB_MUST_CHECK;
 /* Wait for the queue_set. False: some commands may still be running. */
 bool clb_workspace_finish(struct clb_workspace *workspace);
-/* `idle`: no enqueued command is still running. */
+/* `idle`, here and in other functions: no enqueued command is still running. */
 void clb_workspace_close(struct clb_workspace *workspace, bool idle);
 
-/* Launch a kernel of trsm or laswp on the workspace's queue; or of any program, with so many groups
- * of so many work-items. */
+/* Launch a kernel of trsm or laswp, or of any program with so many groups of so many work-items. */
 clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
                                 const char *name, const struct clb_argument *arguments,
                                 size_t count) CLB_MUST_CHECK;
@@ -97,19 +95,19 @@ clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dm
 clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dmat *x,
                             const struct clb_dmat *y, cl_mem order) CLB_MUST_CHECK;
 
-/* In larfb.c: y = the unit lower trapezoid of x, with zeros instead of x's elements without
- * `below`. x and y don't overlap. */
+/* In larfb.c; x and y don't overlap. y = the unit lower trapezoid of x, with zeros instead of x's
+ * elements without `below`. */
 clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
                               const struct clb_dmat *y, bool below) CLB_MUST_CHECK;
-/* y = one triangle of the square x, with zeros in the other. x and y don't overlap. */
+/* y = one triangle of the square x, with zeros in the other. */
 clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
                                   const struct clb_dmat *y, bool upper) CLB_MUST_CHECK;
 
 /* ---- update.c ---- */
 
-/* C -= op(A)*op(B), or C = op(A)*op(B) with `assign`, or C = -op(A)*op(B) with `assign` and
- * `negate`. KEEP packs A, of depth max_k at most, into memory that no other operation uses, and
- * KEPT says that it is there from an earlier call, so that several updates pack A once.
+/* C -= op(A)*op(B); with `assign` C = op(A)*op(B), with `negate` too C = -op(A)*op(B). KEEP packs
+ * A, of depth max_k at most, into memory that no other operation uses, and KEPT says that it is
+ * there from an earlier call, so that several updates pack A once.
  *
  * With `in_order` each product is subtracted from C by itself. In LU, C is what many updates have
  * left of larger numbers; partial sums of one update's products would be larger than C, and their
@@ -131,7 +129,7 @@ struct clb_dmat_update {
 clb_status clb_dmat_update(struct clb_workspace *workspace,
                            const struct clb_dmat_update *update) CLB_MUST_CHECK;
 
-/* Pack rows of A, for products that the caller enqueues itself, by as few launches as possible. */
+/* Pack rows of A, for products that the caller enqueues, by as few launches as possible. */
 clb_status clb_workspace_pack(const struct clb_workspace *workspace, const struct clb_chunk *chunk,
                               size_t rows, size_t depth, cl_mem packed,
                               cl_ulong offset) CLB_MUST_CHECK;
@@ -160,8 +158,7 @@ struct clb_workspace_limits clb_solve_limits(size_t n, bool right, size_t rhs);
 
 /* ---- getf2.c ----
  *
- * Panels of LU factored by the device, where it is so fast that panels on the CPU would delay it.
- */
+ * Panels of LU factored by the device, where it is so fast that the CPU would delay it. */
 
 struct clb_getf2 {
     struct clb_program *program;
@@ -169,8 +166,8 @@ struct clb_getf2 {
     size_t most_groups; /* most work-groups of a launch; 1 where groups can't wait for each other */
     size_t rows, cols;  /* rows of the matrix, and columns of it that get a pivot */
     struct clb_buffer *aside, *exchange, *state, *order, *moves;
-    cl_int *state_host; /* host copy of the state */
-    cl_uint tag;        /* of the last launch; marks words in `exchange` as new */
+    cl_int *state_host;
+    cl_uint tag; /* of the last launch; marks words in `exchange` as new */
 };
 
 /* Prepare to factor panels of a matrix of `rows` rows and `cols` columns with a pivot.
@@ -179,7 +176,6 @@ struct clb_getf2 {
  * CLB_MAX_BLOCK rows of a triangle. On failure nothing is held. */
 clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                           size_t cols) CLB_MUST_CHECK;
-/* `idle`: no enqueued command is still running. */
 void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, bool idle);
 
 /* For the checks: open without a test. */
@@ -219,8 +215,7 @@ void clb_getf2_set_shape(struct clb_getf2 *panel, const struct clb_device *devic
 
 /* ---- checks.c ---- */
 
-/* Build, launch and check the kernels. Only the first call of each precision does the work
- * (clb_check_once). */
+/* Build, launch and check the kernels, once for each precision (clb_check_once). */
 clb_status clb_workspace_check(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_getf2_check(struct clb_runtime *runtime,

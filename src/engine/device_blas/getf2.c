@@ -17,8 +17,7 @@ enum { STATE_INFO, STATE_FAILED, STATE_IPIV };
 
 /* ---- open and close ---- */
 
-/* 32-bit words of a row and its position after it, as work-groups exchange them, in vectors of
- * four. */
+/* 32-bit words of a row and its position after it, as groups exchange them, in vectors of four. */
 static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
 {
     return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;

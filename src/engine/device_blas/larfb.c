@@ -1,4 +1,4 @@
-/* Blocks of reflectors applied to matrices on the device, see larfb.h. */
+/* Blocks of reflectors, see larfb.h. */
 #include "larfb.h"
 
 #include <complex.h>

@@ -21,18 +21,16 @@ struct clb_reflectors {
     struct clb_dmat v, w[2], t; /* V of one block; W before and after the product with T; T of each
                                  * block, nb x k */
     size_t loaded;              /* first column of the block that V has; SIZE_MAX: none */
-    struct clb_buffer *memory, *host; /* memory: of v, w and t; host: of T for its transfers */
+    struct clb_buffer *memory, *host; /* of v, w and t; of T for its transfers */
 };
 
 /* The workspace limits for a C of `extent` columns (rows, if Q is applied from the right). */
 struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool right,
                                                   size_t extent);
 
-/* Get the memory. The caller has set a, tau, right and nb. On failure it must still call
- * clb_reflectors_close. */
+/* The caller has set a, tau, right and nb, and also after a failure calls clb_reflectors_close. */
 clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_workspace *workspace,
                                size_t extent) CLB_MUST_CHECK;
-/* `idle`: no enqueued command is still running. */
 void clb_reflectors_close(struct clb_reflectors *reflectors, bool idle);
 
 /* Compute T of the blocks in columns [first, end), whose vectors are on the device. Waits for S. */

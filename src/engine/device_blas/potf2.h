@@ -14,7 +14,6 @@ struct clb_potf2 {
 
 /* CLB_ERR_UNSUPPORTED when the device factored a test block wrongly. On failure nothing is held. */
 clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspace) CLB_MUST_CHECK;
-/* `idle`: no enqueued command is still running. */
 void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, bool idle);
 
 /* clb_potf2_prepare: the same without the test; clb_potf2_check: the test (clb_check_once). */
@@ -33,7 +32,7 @@ clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *works
  * the current value, so that the device has work while the host waits. */
 clb_status clb_potf2_look(struct clb_potf2 *block, struct clb_workspace *workspace,
                           size_t *info) CLB_MUST_CHECK;
-/* The same, but returns the value after everything that was enqueued; waits for it. */
+/* The same, but not late: waits for everything that was enqueued. */
 clb_status clb_potf2_finish(struct clb_potf2 *block, struct clb_workspace *workspace,
                             size_t *info) CLB_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* The programs of workspaces and of panels, and the sizes that are compiled into them. */
+/* The programs of workspaces and of panels, and the sizes compiled into them. */
 #include "device_blas.h"
 
 #include "engine/kernel/kernels.h"
