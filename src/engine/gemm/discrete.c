@@ -1,5 +1,5 @@
-/* Runs products on a device with its own memory: the calling thread enqueues the kernels in order,
- * the transfer queue's threads move the data. discrete.h describes the algorithm. */
+/* Runs products as discrete.h describes: the calling thread enqueues the kernels in order, the
+ * transfer queue's threads move the data. */
 #include "discrete.h"
 
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 
 /* ---- the run ---- */
 
-/* One queue set packs, the others multiply. As many as are asked for also transfer. */
+/* The first queue set packs, the others multiply. As many as are asked for also transfer. */
 #define QUEUE_SETS (1 + CLB_STRIP_QUEUES)
 
 /* The buffers of a run. */
@@ -77,9 +77,9 @@ static void look_for_infinite(const struct discrete_run *run, const struct clb_l
         atomic_store_explicit(&run->schedule.step[load->step].infinite, true, memory_order_relaxed);
 }
 
-/* Copy columns of a load with ordinary stores, which are a little faster where link and CPUs are
- * busy in both directions. Small matrices, whose transfers the device waits for, are copied past
- * the caches: from these a device reads at 33 to 40 GB/s, from memory at 54 (H200, 2026-11). */
+/* Copy columns of a load with ordinary stores, a little faster where link and CPUs are busy in both
+ * directions. Small matrices, for which the device waits, are copied past the caches: from these it
+ * reads at 33 to 40 GB/s, from memory at 54 (H200, 2026-11). */
 static void copy_columns_in(const struct discrete_run *run, const struct clb_transfer *transfer,
                             const struct clb_rect *columns, char *slot)
 {
@@ -106,8 +106,8 @@ static void copy_columns_in(const struct discrete_run *run, const struct clb_tra
 
 /* ---- pieces of strips ---- */
 
-/* Split families: *clean tells whether everything that went into a strip is within their range. The
- * flag was read before the strip's kernel ended, so this hardly waits. */
+/* Split families: *clean: all that went into a strip is within their range. The flag was read
+ * before the strip's kernel ended, so this hardly waits. */
 static clb_status check_flag(struct discrete_run *run, const struct clb_strip *strip, bool *clean)
 {
     *clean = true;
@@ -141,7 +141,7 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                          rect->cols);
 }
 
-/* Merge a piece of a strip into C, unless another family, or the CPU, must compute it. */
+/* Merge a piece of a strip into C, unless another family or the CPU must compute it. */
 static clb_status write_part(struct discrete_run *run, const struct clb_transfer *transfer,
                              const struct clb_rect *columns, char *slot)
 {
@@ -186,8 +186,7 @@ static void get_whole(struct discrete_run *run)
         run->whole = NULL;
 }
 
-/* Strips are added to on the device only where all of C is kept. Else make the schedule again, in
- * one part. */
+/* Where not all of C is kept, strips can't be added to: make the schedule again, in one part. */
 static clb_status make_in_one_part(struct discrete_run *run)
 {
     if (run->plan.first_slabs == 0)
@@ -244,10 +243,9 @@ static clb_status get_buffers(struct discrete_run *run)
 #define FEW_PIECES ((size_t)8) /* of a staging thread, to upload */
 
 /* The number of staging threads that prefer uploads. While C is kept on the device nothing waits
- * for a merge before the end, and the operands should arrive as soon as possible; but what has not
- * come down by then is left to do. (H200, 2026-11: sgemm, n = 8192, takes 16.5 ms with 9 of 12,
- * 17.7 with 10.) Where strips are whole columns or rows (trmm), downloads move as many bytes
- * from the first strip on. */
+ * for a merge before the end, and operands should arrive soon; but what has not come down by then
+ * is left to do. (H200, 2026-11: sgemm, n = 8192, takes 16.5 ms with 9 of 12, 17.7 with 10.) Where
+ * strips are whole columns or rows (trmm), downloads move as many bytes from the first strip on. */
 static size_t upload_first(const struct discrete_run *run)
 {
     size_t threads = run->transfers.threads;
@@ -299,8 +297,8 @@ static struct clb_transfer download_of(const struct discrete_run *run, size_t nu
                                  .slot_ld = strip->ldc};
 }
 
-/* Where pages of C are missing, making them takes the threads nearly as long as copying the
- * operands. So there are more of them, and fewer upload first. */
+/* Where pages of C are missing, making them takes nearly as long as copying the operands. So there
+ * are more threads, and fewer upload first. */
 static void take_to_pages(struct discrete_run *run, struct clb_prefault prefault)
 {
     struct clb_transfer_queue *transfers = &run->transfers;
@@ -375,8 +373,7 @@ static bool end_run(struct discrete_run *run, bool enqueued)
 
 /* ---- parts of the progress ---- */
 
-/* A run may continue an earlier one whose parts are the same; those that are written already are
- * not computed again. CLB_ERR_UNSUPPORTED when they differ. */
+/* What an earlier run has written is not computed again. CLB_ERR_UNSUPPORTED: its parts differ. */
 static clb_status make_parts(struct discrete_run *run)
 {
     struct clb_gemm_progress *progress = run->progress;
@@ -462,8 +459,7 @@ static clb_status pack_load(struct discrete_run *run, size_t index, const clb_ev
     return status;
 }
 
-/* The last strips before `end` of each queue: after them, the operands that they read may be
- * overwritten. */
+/* Each queue's last strips before `end`: after them, operands that they read may be overwritten. */
 static size_t last_strips(const struct discrete_run *run, size_t end, clb_event *events)
 {
     size_t count = 0;
@@ -514,7 +510,7 @@ static clb_status multiply_slab(struct discrete_run *run, size_t number, size_t 
     return clb_gemm_multiply(run->queue_set[1 + strip->queue], run->variant, &product, order);
 }
 
-/* The part of a strip to which a slab contributes; the first slab contributes to all of it. */
+/* The part of a strip to which a slab contributes. */
 static struct clb_rect support_of(struct discrete_run *run, const struct clb_strip *strip,
                                   size_t slab)
 {
@@ -524,7 +520,7 @@ static struct clb_rect support_of(struct discrete_run *run, const struct clb_str
 }
 
 /* Enqueue the kernels of a strip after the packing of its operands, which ends with the event
- * `packed`. Later strips that add to it are on the same queue, hence after it. */
+ * `packed`. Later strips that add to it are on the same queue. */
 static clb_status multiply_strip(struct discrete_run *run, size_t number, clb_event packed)
 {
     struct clb_strip *strip = &run->schedule.strip[number];
@@ -549,7 +545,6 @@ static clb_status multiply_strip(struct discrete_run *run, size_t number, clb_ev
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
-/* Split families: read the flag after a step's packing; the queue is in order. */
 static clb_status read_flag(struct discrete_run *run, size_t s)
 {
     struct clb_step *step = &run->schedule.step[s];

@@ -1,22 +1,21 @@
 /* discrete: products on a device with its own memory.
  *
- * The operands are divided into bands, A into bands of rows and B into bands of columns, and each
- * band into slabs of depth. A *load* brings one slab of one band to the device: staging threads
- * copy it in pieces into pinned memory, an upload queue transfers them to a raw buffer, and a
- * kernel packs that into the slab's place in the packed operand, which stays on the device. A
- * *step* loads one band of the operand of which less has been loaded, and then computes a *strip*
- * of C: the product of that band with all that has been loaded of the other operand. So after a
- * fraction t of the operands has arrived a fraction t^2 of the product can be under way, and little
- * work is left after the last load. Strips are downloaded in pieces to pinned memory meanwhile, and
- * staging threads merge these into the caller's C.
+ * A is divided into bands of rows and B into bands of columns, and each band into slabs of depth. A
+ * *load* brings one slab of one band to the device: staging threads copy it in pieces into pinned
+ * memory, an upload queue transfers them to a raw buffer, and a kernel packs that into the slab's
+ * place in the packed operand, which stays on the device. A *step* loads one band of the operand of
+ * which less has been loaded, and then computes a *strip* of C: the product of that band with all
+ * that has been loaded of the other operand. So after a fraction t of the operands has arrived t^2
+ * of the product can be under way, and little work is left after the last load. Strips are
+ * downloaded in pieces to pinned memory meanwhile, and staging threads merge these into C.
  *
  * Bound: with T the time to upload A and B and W the time of the kernels, no schedule over growing
  * squares ends before the maximum over t of t*T + (1-t^2)*W.
  *
- * Where all of C is kept on the device and the depth is large, the first slabs (first_slabs of the
- * plan) are loaded for all bands and multiplied before any other. So the device has work earlier:
- * with s their share in the depth, after a fraction t <= s of the operands s*(t/s)^2 of the work
- * can be done, not t^2. Where C has few tiles, every slab is multiplied before the next is loaded.
+ * Where all of C is kept on the device and the depth is large, the first slabs are loaded for all
+ * bands and multiplied before any other. So the device has work earlier: with s their share in the
+ * depth, after a fraction t <= s of the operands s*(t/s)^2 of the work can be done, not t^2. Where
+ * C has few tiles, every slab is multiplied before the next is loaded.
  *
  * When the packed operands don't fit into device memory, C is divided into blocks in a serpentine
  * order, so that only one operand of the next block has to be loaded; each band is followed by a
@@ -26,21 +25,19 @@
  * stored triangle are copied from the other side of the diagonal and packed transposed; staging
  * threads expand pieces across it. Where both operands are one matrix, as in A*A^T, a load is
  * packed for both. Of a triangle of C only strips inside it are computed, and on the diagonal
- * squares of one piece. Where C is one of the operands (trmm) its strips and pieces are whole
- * columns or rows.
+ * squares of one piece. Where C is an operand (trmm) strips and pieces are whole columns or rows.
  *
- * Queues: one packs. Strips use several others in turn, because one strip may not fill the device.
- * Transfers in each direction use one or more in turn. A device that has room keeps all of C, so
- * that kernels never wait for the download of a strip.
+ * Queues: one packs. Strips use several others in turn, because one may not fill the device;
+ * transfers one or more. A device with room keeps all of C, so that kernels never wait for a
+ * download.
  *
  * Split families: after the packing of each step the range flag is read into pinned memory, on the
  * packing queue, so word s tells exactly whether everything up to step s is within the family's
- * range. Strips of steps whose word is raised are never merged, all others always are. So the
- * family that computes a part depends on the operands and the plan, not on timing.
+ * range. Strips of steps whose word is raised are never merged, all others always are: so which
+ * family computes a part depends on the operands and the plan, not on timing.
  *
  * Variants that scale (kernel.h) scale a load before they pack it, and keep its exponents. Strips
- * are multiplied into memory beside C and scaled back from there.
- */
+ * are multiplied into memory beside C and scaled back from there. */
 #ifndef CLB_DISCRETE_H
 #define CLB_DISCRETE_H
 
@@ -63,7 +60,7 @@ struct clb_discrete_plan {
     bool slab_by_slab;  /* then as many again, and so on */
     size_t square;      /* order of the squares on a triangular region's diagonal; or 0 */
     size_t strip[2];    /* size of strips that are whole columns or rows; or 0 */
-    bool shared;        /* both operands are the same matrices: each load is packed for both */
+    bool shared;        /* both operands are the same matrices */
     bool gathers;       /* uploads are small enough to be gathered (transfer_queue.h) */
     bool down_first;    /* the serpentine goes down the columns of blocks, else along the rows */
     size_t packed_bytes[2];      /* a block's packed operands, one buffer for each slab */
@@ -72,8 +69,8 @@ struct clb_discrete_plan {
     size_t staging_threads; /* an upper bound */
     size_t piece_bytes;     /* of a pinned slot, and of a piece at most */
     size_t strip_tiles;     /* the most tiles of a strip, or 0 */
-    uint64_t available;     /* bytes of device memory available to the run */
-    uint64_t bytes;         /* bytes of it used, unless all of C is kept there */
+    uint64_t available;     /* bytes of device memory for the run */
+    uint64_t bytes;         /* those used, unless all of C is kept there */
 };
 
 /* Make the plan that moves the fewest bytes, for at most `available` bytes of device memory and
@@ -102,7 +99,7 @@ struct clb_load {
     clb_piece_kind kind;
     bool depth_contiguous; /* layout of the copied elements */
     size_t i0, w, p0, k;
-    size_t slab; /* the slab's number, counted over all terms */
+    size_t slab; /* counted over all terms */
     struct clb_pack_target target[2];
     size_t targets;
     /* Where the operand's block begins; offsets of packed panels count from here. */

@@ -1,5 +1,4 @@
-/* The plan of a product on a device with its own memory (blocks, bands, slabs, strips, buffers),
- * and the loads and strips that follow from it. discrete.h explains them. */
+/* The plan of a product on a device with its own memory, and its loads and strips (discrete.h). */
 #include "discrete.h"
 
 #include <stdlib.h>
@@ -48,8 +47,7 @@ static size_t block_of(size_t extent, size_t count, size_t unit)
 
 /* The width of bands of an operand; those of A are not less than tall_band. Strips run one after
  * the other, each at least as long as one tile takes: so a strip along all of C has a tile for each
- * of the device's units. (H200, 2026-11, n = 1024 and 2048: 1.3 to 1.5 times as fast as with
- * bands of 256.) */
+ * unit. (H200, 2026-11, n = 1024 and 2048: 1.3 to 1.5 times as fast as with bands of 256.) */
 static size_t band(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                    clb_operand_role role, size_t units, const size_t unit[2])
 {
@@ -85,10 +83,10 @@ static size_t staging_threads(const size_t *value, double bytes)
     return clb_min(clb_max(value[CLB_PARAM_THREADS], few), CLB_MAX_WORKERS);
 }
 
-/* The staging threads' slots take at most a quarter of the available memory. Pieces of 4 MiB move
- * at the link's full rate, of 1 MiB at three quarters of it (H200, 2026-11). Where there are few
- * pieces a late one costs more than that, so there are some hundreds if possible. Products of less
- * than 64 MiB have pieces of 1 MiB, so that no thread copies for long before the first transfer. */
+/* Slots take at most a quarter of the available memory. Pieces of 4 MiB move at the link's full
+ * rate, of 1 MiB at three quarters of it (H200, 2026-11). Where there are few pieces a late one
+ * costs more than that, so there are some hundreds if possible. Products of less than 64 MiB have
+ * pieces of 1 MiB, so that no thread copies for long before the first transfer. */
 static size_t piece(double all, uint64_t available, size_t staging_threads, size_t override)
 {
     size_t bytes = all < (double)(PIECES_SMALL * PIECE_SMALL) ? PIECE_TINY
@@ -107,8 +105,7 @@ size_t clb_strip_ld(size_t rows, size_t element)
     return clb_round_up(rows, 128 / element);
 }
 
-/* Bytes of the largest strip: of `strip_tiles` tiles, or as wide as a band and long as the
- * block. */
+/* Bytes of the largest strip: of `strip_tiles` tiles, or as wide as a band, long as the block. */
 static size_t strip_bytes(const struct clb_discrete_plan *plan, size_t m, size_t n, size_t band_m,
                           size_t band_n, size_t element)
 {
@@ -183,7 +180,7 @@ static double traffic(const struct clb_gemm *problem, size_t rows, size_t cols, 
 /* Parts of a triangular region's diagonal; these squares are computed in full. */
 #define SQUARES ((size_t)8)
 
-/* Plan a triangular region: both operands have the same bands, squares are strips of one piece. */
+/* Plan a triangular region: both operands have the same bands. */
 static bool plan_squares(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                          struct clb_discrete_plan *plan)
 {
@@ -337,8 +334,8 @@ struct builder {
     const struct clb_gemm *problem;
     struct clb_schedule *schedule;
     struct clb_rect block;
-    size_t slab, end_slab; /* the slabs that are being added */
-    size_t first_strip;    /* the first strip of these slabs */
+    size_t slab, end_slab; /* being added */
+    size_t first_strip;    /* of these slabs */
     bool failed;
 };
 
@@ -553,8 +550,7 @@ static void add_product(struct builder *builder, clb_operand_role role, size_t a
                            : (struct clb_rect){block->row, block->col + at, others, count});
 }
 
-/* Growing squares over the slabs [slab, end_slab): the next band is of the operand of which less
- * has been loaded. Where both are the same memory, one load is for both. */
+/* Growing squares over the slabs [slab, end_slab). */
 static void add_squares(struct builder *builder)
 {
     const size_t extent[2] = {builder->block.rows, builder->block.cols};
@@ -588,8 +584,8 @@ static void add_square_steps(struct builder *builder)
     }
 }
 
-/* The bands of one operand after the other, each with its product with all of the other operand,
- * which is loaded in the first step, unless it is there. */
+/* The bands of one operand in turn, each with its product with all of the other operand, which is
+ * loaded in the first step, unless it is there. */
 static void add_bands(struct builder *builder, clb_operand_role role, bool others)
 {
     const struct clb_discrete_plan *plan = builder->plan;

@@ -1,5 +1,4 @@
-/* Chooses between the ways of devices that share the host's memory (unified.c) and of those that
- * have their own (discrete.c). */
+/* Chooses between unified.c, for devices that share the host's memory, and discrete.c. */
 #include "gemm.h"
 #include "structure.h"
 

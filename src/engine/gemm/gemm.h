@@ -9,8 +9,8 @@ struct clb_call;
 struct clb_gemm_variant;
 struct clb_runtime;
 
-/* Run on the device: products of general matrices, and as extensions of these the other Level 3
- * routines, with structured operands, triangular results, and sums of two products.
+/* Products of general matrices, and as extensions of these the other Level 3 routines, with
+ * structured operands, triangular results, and sums of two products.
  *
  * On failure, the parts of C that *progress does not call written must be computed elsewhere; they
  * are untouched, unless C is not read. When this returns, no command that uses the caller's memory

@@ -14,7 +14,7 @@ struct clb_operand {
     const char *host;
     size_t ld, element;
     bool depth_contiguous; /* element (i, p) is host[p + i*ld], not host[i + p*ld] */
-    bool conjugated; /* the operand's elements are the conjugates; ignored for real precisions */
+    bool conjugated;       /* the elements are the conjugates; ignored for real precisions */
     clb_structure shape;
     bool upper, unit;  /* as stored */
     const void *scale; /* factor of all elements; NULL: one */
@@ -125,9 +125,9 @@ struct clb_rect clb_gemm_support(const struct clb_gemm_variant *variant,
                                  const struct clb_pass *pass, const size_t origin[2],
                                  const struct clb_rect *rect);
 
-/* The depth of the slabs, at most the tuning's. Where structured operands have to be expanded
- * across the diagonal, slabs are so small that this is a small part of the work. It depends only on
- * the arguments, so that the results do too. */
+/* The depth of the slabs, at most the tuning's. Where structured operands are expanded across the
+ * diagonal it is so small that this is a small part of the work. It depends only on the arguments,
+ * so that the results do too. */
 size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                      bool in_place);
 
@@ -150,8 +150,8 @@ size_t clb_gemm_square_unit(const struct clb_gemm_variant *variant);
 bool clb_gemm_adds_zeros(const struct clb_gemm *problem);
 
 /* Zero times infinity is not zero: false for a part of a product with such zeros that is not
- * finite; it must be computed elsewhere, and the run ends with CLB_ERR_RANGE. A part is exact in
- * any case where all elements of the general operand that enter it are finite. */
+ * finite; it must be computed elsewhere, and the run ends with CLB_ERR_RANGE. A part is exact where
+ * all elements of the general operand that enter it are finite. */
 bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                        size_t ldp);
 
@@ -164,7 +164,7 @@ struct clb_prefault clb_gemm_prefault(const struct clb_gemm *problem, size_t mod
 void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                     size_t ldp);
 
-/* ---- the buffers of a run, all of which it gets before anything is enqueued ---- */
+/* ---- the buffers of a run, which it gets before anything is enqueued ---- */
 
 struct clb_need {
     clb_memory_kind kind;
@@ -209,7 +209,7 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
                               const struct clb_gemm *problem, uint64_t available,
                               uint64_t max_alloc, struct clb_gemm_plan *plan) CLB_MUST_CHECK;
 
-/* The rectangle of C that is tile number `index` of the plan. */
+/* The rectangle of C that is a tile. */
 struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
                               size_t index);
 

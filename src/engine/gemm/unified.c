@@ -4,15 +4,14 @@
  * kernel adds their product to the tile P in the shim's memory. While the device works on the next
  * tile the calling thread merges the finished one, C = alpha*P + beta*C. This is the only write to
  * the caller's memory, so each part of a tile of C is either old or new. Queues are in order, so a
- * slot may be packed again as soon as the kernel of the same queue that reads it has been enqueued.
+ * slot may be packed again when the kernel of the same queue that reads it has been enqueued.
  *
  * An operand is one read-only buffer over the caller's memory; overlapping operands (A*A^T) share
  * one, since buffers over overlapping memory are not defined. Where an operand is larger than a
  * buffer may be discrete.c computes the product.
  *
- * Structured operands are packed in pieces (structure.h): from either triangle as it is stored, and
- * where they cross the diagonal from a buffer to which they are expanded before. Triangular
- * operands are packed in one piece by a kernel of their own if the family has one. */
+ * Structured operands are packed in pieces (structure.h); those that cross the diagonal from a
+ * buffer to which they are expanded before. */
 #include "structure.h"
 #include "engine/transfer/transfer_queue.h"
 
@@ -21,8 +20,8 @@
 
 /* ---- the plan: tiles of C and slabs of the depth ---- */
 
-/* Multiples of the kernel's own size, so that only the last ones have edges, and nearly equal, so
- * that the last one is not too small. */
+/* Multiples of the kernel's own size, so that only the last has edges, and nearly equal, so that
+ * the last is not too small. */
 static size_t even_tile(size_t extent, size_t wanted, size_t unit)
 {
     size_t tile = clb_max(clb_round_up(wanted, unit), unit);
@@ -124,8 +123,8 @@ static bool plan_fits(const struct planner *planner, struct clb_gemm_plan *plan,
 /* Shares of a triangular region's columns, whose tiles on the diagonal are computed in full. */
 #define REGION_SHARES ((size_t)8)
 
-/* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds half a
- * tile (gemm.cached_c) and not a whole one. */
+/* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds only
+ * half a tile (gemm.cached_c). */
 static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                        size_t width)
 {
@@ -175,7 +174,7 @@ static bool plan_tiles(const struct planner *planner, const size_t wanted[2], bo
 }
 
 /* Use the largest block of rows of A whose chunks, and those of one column of tiles of B, fit into
- * the budget; else one chunk of each at a time, with smaller and smaller tiles. */
+ * the budget; else one chunk of each at a time, with ever smaller tiles. */
 static bool plan_within(const struct planner *planner, struct clb_gemm_plan *plan)
 {
     const bool *whole = planner->whole;
@@ -231,17 +230,17 @@ struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb
 
 /* ---- the run ---- */
 
-/* A tile of C: the block for which operands are packed, and the part of it that is computed. */
+/* A tile of C: the block for which operands are packed, and its part that is computed. */
 struct unified_tile {
     struct clb_rect block, rect;
-    size_t first_part, parts; /* the tile's parts of the progress */
+    size_t first_part, parts; /* of the progress */
 };
 
 /* What is in a buffer for one packed chunk of an operand. */
 struct unified_slot {
-    size_t holds;    /* number of the packed chunk plus one; 0: none */
+    size_t holds;    /* number of the chunk plus one; 0: none */
     size_t turn;     /* the queue that packed it */
-    clb_event ready; /* completion of the packing, for the other queue */
+    clb_event ready; /* it has been packed, for the other queue */
 };
 
 /* Indices are roles where there are two of A and of B. */
@@ -251,10 +250,10 @@ struct unified_run {
     const struct clb_gemm *problem;
     struct clb_gemm_plan plan;
     struct clb_queue_set *queue_set;
-    struct clb_operand operand[2][CLB_MAX_TERMS]; /* of each term */
-    cl_mem wrapped[2 * CLB_MAX_TERMS];            /* buffers over the caller's memory */
-    struct unified_slot *slot[2]; /* parts of one array; slot i has buffer i of the need */
-    void **place;                 /* where slabs are to be expanded; NULL: they have been */
+    struct clb_operand operand[2][CLB_MAX_TERMS];
+    cl_mem wrapped[2 * CLB_MAX_TERMS]; /* buffers over the caller's memory */
+    struct unified_slot *slot[2];      /* parts of one array; slot i has buffer i of the need */
+    void **place;                      /* where slabs are to be expanded; NULL: they have been */
     struct unified_tile *tile;
     size_t tiles;
     size_t part;            /* see clb_part_depth; 0: the depth is not divided */
@@ -283,8 +282,8 @@ static struct clb_queue *queue_of(const struct unified_run *run, size_t turn)
 
 /* ---- the operands in device memory ---- */
 
-/* Get buffers over the caller's operands, one over those that overlap, directly or by way of
- * others; CLB_ERR_UNSUPPORTED where that is impossible. */
+/* Get buffers over the operands, one over those that overlap, directly or by way of others.
+ * CLB_ERR_UNSUPPORTED where that is impossible. */
 static clb_status open_operands(struct unified_run *run)
 {
     const struct clb_gemm *problem = run->problem;
@@ -412,9 +411,8 @@ static struct clb_chunk piece_chunk(const struct unified_run *run,
 /* Get the packed chunk of an operand for a block of C and a slab: pack its elements, without known
  * zeros, unless they are packed already.
  *
- * All tiles of a row share the chunks of the operand that is kept. Kernels on the queue that did
- * not pack such a chunk wait for its event; packing over another chunk waits for the previous tile,
- * which may still read that on the other queue. Each queue packs its own of the other operand. */
+ * Kernels on the queue that did not pack a chunk of the operand that is kept wait for its event;
+ * packing over one waits for the previous tile, which may still read that on the other queue. */
 static clb_status get_packed(struct unified_run *run, clb_operand_role role,
                              const struct clb_rect *block, size_t slab, size_t index,
                              struct unified_slot **out)
@@ -547,8 +545,7 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
         if (rect.rows == 0 || rect.cols == 0)
             continue;
         /* B is read from the packed panels of the transposed term, the A of another term or of this
-         * one. They are packed before this term's panels, so that a kernel which waits for this
-         * term's need not wait for them. */
+         * one. They are packed before this term's, so that a kernel has to wait for these alone. */
         if (transposed)
             status = get_packed(run, CLB_OPERAND_A, block,
                                 plan->slabs - term_slabs - slab / term_slabs * term_slabs +
@@ -727,8 +724,7 @@ static clb_status begin_run(struct unified_run *run, struct clb_gemm_progress *p
     return status;
 }
 
-/* Wait for all commands, which may not use the caller's memory after the return, and release
- * everything. False when a command, or the wait, has failed. */
+/* Wait for all commands and release everything. False when a command, or the wait, has failed. */
 static bool unified_end_run(struct unified_run *run, bool enqueued)
 {
     bool idle = true;
