@@ -1,7 +1,7 @@
 /* Gathered transfers, of small matrices: see `gathers` in transfer_queue.h. */
 #include "transfer_queue.h"
 
-/* The buffer for gathered pieces is of one of few sizes, so that a kept one fits. */
+/* The buffer has one of few sizes, so that a kept one fits. */
 #define GATHERED_LEAST ((size_t)2 << 20)
 
 clb_status clb_gathered_open(struct clb_transfer_queue *transfers)

@@ -1,4 +1,4 @@
-/* Staged transfers of matrices between the caller's memory and a device, see transfer_queue.h. */
+/* Staged transfers, see transfer_queue.h. */
 #include "transfer_queue.h"
 
 #include <sched.h>
@@ -62,7 +62,6 @@ struct clb_transfer *clb_transfer_of(const struct clb_transfer_queue *transfers,
 
 /* ---- copies of pieces that are as the transfer says ---- */
 
-/* Copy between the caller's matrix and a slot. */
 static clb_status copy_matrix(void *context, const struct clb_transfer *transfer,
                               const struct clb_rect *rect, char *slot)
 {
@@ -269,7 +268,6 @@ clb_status clb_transfer_queue_enqueue(const struct clb_transfer_queue *transfers
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
-/* The slot of a thread's next piece. */
 static size_t next_slot(struct clb_transfer_thread *thread, bool down)
 {
     size_t own = down && !thread->transfers->in_order;
@@ -289,8 +287,7 @@ static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
 #define SHARE_BYTES ((size_t)256 << 10)
 
 /* Copy the rest of the piece that `owner` is copying, share by share, as owner or helper. The
- * ticket has the piece's number plus one in its high half and the next column in its low half, so
- * that a compare-and-swap can't take a share of another piece than the one that was looked at. */
+ * ticket names the piece, so that a compare-and-swap can't take a share of another one. */
 static void copy_shares(const struct clb_transfer_queue *transfers,
                         struct clb_transfer_thread *owner, uint64_t ticket)
 {
@@ -377,8 +374,8 @@ static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
 
 /* ---- downloads ---- */
 
-/* Wait until all pieces before one that is in its slot are in theirs: then no failure can prevent
- * any of them from being written. False: a transfer has failed, don't write the piece. */
+/* Wait until all pieces before one that is in its slot are in theirs (`in_order`). False: a
+ * transfer has failed, don't write the piece. */
 static bool await_turn(struct clb_transfer_queue *transfers, struct clb_transfer *transfer,
                        size_t piece)
 {
@@ -431,7 +428,6 @@ clb_status clb_transfer_queue_arrive(const struct clb_transfer_queue *transfers,
     return status;
 }
 
-/* Wait for the thread's pending download and write its piece. */
 static clb_status end_download(struct clb_transfer_thread *thread)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
@@ -510,10 +506,9 @@ static void end_touch(struct clb_transfer_thread *thread)
  *
  * Where pages of C are missing, no result is brought down before its own are there: writing a piece
  * of a few rows would be a fault, and 2 MiB of zeros, for each of its columns, and threads that do
- * so at once make the same pages. The threads that don't upload first make pages when a result
- * waits for some, and while one of theirs is on its way; otherwise they upload, too, because the
- * device waits for uploads. (H200, 2026-11, dgemm with C never touched, n = 8192: 29.5 instead of
- * 36.4 ms.) */
+ * so at once make the same pages. Threads that don't upload first make pages when a result waits
+ * for some, and while one of theirs is on its way; else they upload, for which the device waits.
+ * (H200, 2026-11, dgemm with C never touched, n = 8192: 29.5 instead of 36.4 ms.) */
 static enum job next_job(struct clb_transfer_thread *thread, size_t *piece)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
@@ -556,7 +551,6 @@ static enum job next_job(struct clb_transfer_thread *thread, size_t *piece)
     return job;
 }
 
-/* A staging thread's loop. */
 static void carry(void *argument)
 {
     struct clb_transfer_thread *thread = argument;

@@ -2,14 +2,14 @@
  *
  * A matrix is moved in pieces through pinned memory by staging threads, CPU threads lent to the
  * queue. For an upload a thread copies a piece into a pinned slot and enqueues its transfer; for a
- * download it enqueues the transfer, waits for it, and writes the slot to the caller's matrix. The
+ * download it enqueues the transfer, awaits it, and writes the slot to the caller's matrix. The
  * calling thread enqueues the kernels: it waits until an upload has been enqueued, and releases a
- * download when the kernels that compute it have been. If no threads can be lent, it does the work
- * of one whenever it would have to wait.
+ * download when its kernels have been. If no threads can be lent, it does the work of one whenever
+ * it would wait.
  *
  * In each direction pieces are handed out in the order of the array of transfers, and never before
- * their transfer is released. A thread waits only for commands that have been enqueued already, so
- * there is always progress, also where the calling thread waits for that very thread.
+ * their transfer is released. A thread waits only for commands that have been enqueued, so there is
+ * always progress, also where the calling thread waits for that thread.
  *
  * Several transfers may use the same device memory one after the other: an upload can be held back
  * until the work on the memory's previous content has been enqueued.
@@ -50,10 +50,9 @@ typedef enum clb_transfer_shape {
     CLB_TRANSFER_UPPER
 } clb_transfer_shape;
 
-/* A matrix, or part of one, to move. `x` has the rows and columns of the host's matrix, or of its
- * adjoint if the host has that. */
+/* A matrix, or part of one, to move. x has the host's rows and columns, or those of its adjoint. */
 struct clb_transfer {
-    bool down, by_rows; /* `down`: a download; `by_rows`: pieces are blocks of rows */
+    bool down, by_rows; /* by_rows: pieces are blocks of rows */
     /* An upload that waits for its release, as all uploads after it and all downloads do. */
     bool held;
     struct clb_dmat x;
@@ -96,7 +95,8 @@ struct clb_transfer_thread {
     size_t pending_slot;
     clb_event pending_event;
     /* The upload piece that is being copied, for threads that help with it (copy_shares): `ticket`
-     * has piece + 1 and the next column, `copied` counts its copied columns, `at` is the slot. */
+     * has piece + 1 in its high half and the next column in its low half, `copied` counts copied
+     * columns, `at` is the slot. */
     _Atomic uint64_t ticket;
     _Atomic size_t copied, at;
     double since; /* the end of the last span of the trace */
@@ -116,10 +116,10 @@ struct clb_transfer_queue {
     /* A downloaded piece is written only when all before it have arrived in their slots. So
      * whatever fails, the first pieces up to some number are written completely, and no others. */
     bool in_order;
-    /* For small matrices, nothing of which is held, in pieces without a stride: all pieces have
-     * places in one pinned buffer, and the calling thread alone enqueues and awaits their
-     * transfers. What has been copied of an upload is one command. So there are few, and threads
-     * don't wait for each other in the driver. */
+    /* For small matrices, nothing of which is held, in pieces without a stride: all have places in
+     * one pinned buffer, and the calling thread alone enqueues and awaits transfers. What has been
+     * copied of an upload is one command. So there are few, and threads don't wait for each other
+     * in the driver. */
     bool gathers;
     /* How pieces are copied; NULL: as the transfer says. Any thread may call this, to copy the
      * columns `rect` of an upload's piece to `slot` (CLB_OK), or to write a download's piece
@@ -129,14 +129,14 @@ struct clb_transfer_queue {
     void *context;
     bool *written; /* for each download piece, or NULL; what is true already is not moved again */
 
-    /* The caller may set this before the start: pages that threads fault in before results are
-     * written to them; its `next` is used under the lock. */
+    /* May be set before the start: pages that threads fault in before results are written to them;
+     * `next` is used under the lock. */
     struct clb_prefault prefault;
 
     /* Private, but for `pieces`. Arrays of two are for uploads and for downloads. */
     struct clb_runtime *runtime;
     size_t element;
-    size_t pieces[2]; /* of all transfers in a direction */
+    size_t pieces[2]; /* of all transfers */
     struct clb_workers workers;
     struct clb_transfer_thread thread[CLB_MAX_WORKERS];
     size_t threads;
@@ -162,7 +162,7 @@ struct clb_transfer_queue {
     atomic_uint
         wakes; /* how often either was signalled; threads that stay awake read it unlocked */
 
-    /* All below: written and read by all threads, under the lock. */
+    /* All below: under the lock, by all threads. */
     size_t next[2];     /* pieces handed out */
     size_t released[2]; /* pieces that may be moved */
     /* In order: the first so many download pieces are in their slots and will be written. */
@@ -186,7 +186,7 @@ static inline size_t clb_piece_columns(size_t bytes, size_t most)
 /* Make pieces, get slots and threads. On failure only clb_transfer_queue_close has to be called. */
 clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers) CLB_MUST_CHECK;
 
-/* Start the threads, of which `uploaders` prefer uploads to downloads. */
+/* Start the threads, of which `uploaders` prefer uploads. */
 void clb_transfer_queue_start(struct clb_transfer_queue *transfers, size_t uploaders);
 
 /* Factorisations: wait until all pieces of an upload have been enqueued, and make later commands on
@@ -198,7 +198,7 @@ clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t
  * which the queue owns. */
 clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t transfer,
                                            const clb_event **events, size_t *count) CLB_MUST_CHECK;
-/* True when clb_transfer_queue_await would not block for an upload. */
+/* Whether clb_transfer_queue_await would not block for an upload. */
 bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t transfer);
 
 /* Let a held upload, or a download, begin when all commands that `queue` has now are done. The
@@ -215,11 +215,11 @@ void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t
  * released; no later one may be. */
 void clb_transfer_queue_shorten(struct clb_transfer_queue *transfers, size_t transfer, size_t cols);
 
-/* Wait until all of a download is in the caller's memory. */
+/* Wait until a download is in the caller's memory. */
 clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers,
                                             size_t transfer) CLB_MUST_CHECK;
 
-/* Upload nothing more, because results will have to be computed in another way; for `copy`. */
+/* Upload nothing more, because results have to be computed in another way; for `copy`. */
 void clb_transfer_queue_stop(struct clb_transfer_queue *transfers);
 
 /* Release the events of uploads, all of which have been awaited, before the end. */
@@ -234,7 +234,7 @@ clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers,
 /* Release everything. `idle`: no command is outstanding on the queue sets. */
 void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle);
 
-/* The rectangle of a transfer's matrix that its piece number `piece` covers. */
+/* The rectangle of the matrix that a piece covers. */
 struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t piece);
 
 /* Make an event, for other queues, for the end of all commands that `queue` has now. */
