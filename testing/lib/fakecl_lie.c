@@ -174,7 +174,14 @@ static cl_int CL_API_CALL program_info(cl_program program, cl_program_info name,
 {
     const bool sizes = name == CL_PROGRAM_BINARY_SIZES || name == CL_PROGRAM_NUM_DEVICES;
     cl_int status = below.GetProgramInfo(program, name, size, value, needed);
+    size_t true_size = 0;
+    if (name == CL_PROGRAM_BINARY_SIZES && value != NULL)
+        memcpy(&true_size, value, sizeof true_size);
     lie(status, sizes ? value : NULL, size, needed);
+    /* CL_PROGRAM_BINARIES writes as many bytes as it has: no caller survives a size that is too
+     * small, unless it is 0. */
+    if (true_size != 0 && *(size_t *)value != 0 && *(size_t *)value < true_size)
+        memcpy(value, &true_size, sizeof true_size);
     return status;
 }
 
