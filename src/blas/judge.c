@@ -131,8 +131,8 @@ double complex clb_get_scalar(const struct judge *v, bool beta)
         clb_scalar_get(v->precision, clb_routine_has_flag(v->call->routine, beta ? '+' : '*'),
                        beta ? v->call->beta : v->call->alpha);
     return clb_precision_real_size(v->precision) == sizeof(float)
-               ? CMPLX((double)x.s[0], (double)x.s[1])
-               : CMPLX(x.d[0], x.d[1]);
+               ? __builtin_complex((double)x.s[0], (double)x.s[1])
+               : __builtin_complex(x.d[0], x.d[1]);
 }
 
 /* ---- judgement ---- */

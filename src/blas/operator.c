@@ -306,20 +306,26 @@ static void add_row(const struct pass *pass, size_t col, struct clb_sample *y, s
     }
 }
 
+/* Raise most[i] to |re| + |im|. */
+static void raise_each(double *most, const double *re, const double *im, size_t count)
+{
+    CLB_SIMD for (size_t i = 0; i < count; i++)
+    {
+        const double size = clb_magnitude(re[i], im[i]);
+        most[i] = size > most[i] ? size : most[i];
+    }
+}
+
 static void note_magnitudes(const struct pass *pass, size_t col, double *largest,
                             struct piece *piece)
 {
     static const double zeros[PIECE];
     const size_t count = piece->end - piece->begin;
     const double *const re = piece->re, *const im = piece->im != NULL ? piece->im : zeros;
-    double *const each = largest + piece->begin;
-    double most = 0;
+    enum { LANES = 32 };
+    double most[LANES] = {0};
     if (pass->m->transposed) {
-        CLB_SIMD for (size_t i = 0; i < count; i++)
-        {
-            const double size = clb_magnitude(re[i], im[i]);
-            each[i] = size > each[i] ? size : each[i];
-        }
+        raise_each(largest + piece->begin, re, im, count);
         return;
     }
     if (pass->factor != NULL && piece->im != NULL) {
@@ -331,12 +337,10 @@ static void note_magnitudes(const struct pass *pass, size_t col, double *largest
             piece->room[1][i] = x * b + y * a;
         }
     }
-#pragma omp simd reduction(max : most)
-    for (size_t i = 0; i < count; i++) {
-        const double size = clb_magnitude(re[i], im[i]);
-        most = size > most ? size : most;
-    }
-    largest[col] = fmax(largest[col], most);
+    for (size_t i = 0; i < count; i += LANES)
+        raise_each(most, re + i, im + i, clb_min(LANES, count - i));
+    for (size_t i = 0; i < LANES; i++)
+        largest[col] = fmax(largest[col], most[i]);
 }
 
 static void visit_tile(const struct pass *pass, struct clb_sample *y, size_t tile)
@@ -531,7 +535,7 @@ double complex clb_operator_get(const struct clb_operator *m, size_t i, size_t j
     clb_part_rows(m->part, m->rows, col, &begin, &end);
     if (row >= begin && row < end)
         convert(m->precision, m->data, row + col * m->ld, 1, &re, &im);
-    return CMPLX(re, m->conjugated ? -im : im);
+    return __builtin_complex(re, m->conjugated ? -im : im);
 }
 
 double clb_operator_solve(const struct clb_operator *m, double *re, double *im, double smallest)
@@ -543,11 +547,11 @@ double clb_operator_solve(const struct clb_operator *m, double *re, double *im, 
         const size_t i = forward ? step : n - 1 - step;
         const double complex pivot = clb_operator_get(m, i, i);
         const double pivot_size = clb_magnitude(creal(pivot), cimag(pivot));
-        double complex x = CMPLX(re[i], im[i]);
+        double complex x = __builtin_complex(re[i], im[i]);
         double size = clb_magnitude(re[i], im[i]);
         for (size_t j = forward ? 0 : i + 1; j < (forward ? i : n); j++) {
             const double complex t = clb_operator_get(m, i, j);
-            x -= t * CMPLX(re[j], im[j]);
+            x -= t * __builtin_complex(re[j], im[j]);
             size += clb_magnitude(creal(t), cimag(t)) * clb_magnitude(re[j], im[j]);
         }
         if (!(pivot_size >= smallest && pivot_size <= DBL_MAX))
