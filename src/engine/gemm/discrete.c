@@ -149,9 +149,9 @@ static clb_status write_part(struct discrete_run *run, const struct clb_transfer
     const struct clb_rect part = {strip->rect.row, strip->rect.col + columns->col, columns->rows,
                                   columns->cols};
     bool clean;
-    clb_status status = check_flag(run, strip, &clean);
-    if (status == CLB_OK && !clb_queue_has_run(run->queue_set[0]->queue, strip->packing_launches))
-        CLB_TRY(CLB_ERR_OPENCL);
+    CLB_TRY(check_flag(run, strip, &clean));
+    if (!clb_queue_has_run(run->queue_set[0]->queue, strip->packing_launches))
+        return CLB_ERR_OPENCL;
     if (!clean ||
         (atomic_load_explicit(&run->schedule.step[strip->step].infinite, memory_order_relaxed) &&
          !clb_part_is_exact(run->problem, &part, slot, strip->ldc)))
