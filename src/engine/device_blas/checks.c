@@ -215,8 +215,8 @@ static clb_status check_all_systems(struct dense_check *check)
         {7, 8, 0},         {8, 7, 0},          {15, 17, 0},        {16, 9, 0},
         {33, 15, 0},       {block - 1, 31, 0}, {block, 16, 0},     {block, MOST_RHS, 0},
         {block + 1, 1, 0}, {block + 1, 8, 0},  {block + 5, 32, 0}, {block + 5, 3, 0}};
-    const struct clb_check_programs programs = {
-        "triangular systems 2", workspace->runtime, {workspace->trsm, workspace->laswp}};
+    struct clb_check_programs programs = {
+        "triangular systems 2", workspace->runtime, {workspace->trsm, workspace->laswp}, false};
     return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_systems, check);
 }
 
@@ -291,7 +291,7 @@ static clb_status check_all_panels(struct dense_check *check)
                                            {group, block + 1, 0},
                                            {clb_min(group + 1, largest.m), 1, 0},
                                            largest};
-    const struct clb_check_programs programs = {"panels 2", check->runtime, {like->program}};
+    struct clb_check_programs programs = {"panels 2", check->runtime, {like->program}, false};
     return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), factor_random, check);
 }
 
@@ -343,7 +343,7 @@ static clb_status check_all_blocks(struct dense_check *check)
     struct clb_check_size sizes[CLB_MAX_BLOCK + 1] = {{.n = 5}};
     struct clb_potf2 block;
     CLB_TRY(clb_potf2_prepare(&block, check->workspace));
-    const struct clb_check_programs programs = {"blocks 2", check->runtime, {block.program}};
+    struct clb_check_programs programs = {"blocks 2", check->runtime, {block.program}, false};
     for (size_t n = 1; n <= block.most; n++)
         sizes[n].n = n;
     check->block = &block;

@@ -7,20 +7,21 @@
 
 /* ---- which sizes ---- */
 
-clb_status clb_check_sizes(const struct clb_check_programs *check,
-                           const struct clb_check_size *sizes, size_t count,
+clb_status clb_check_sizes(struct clb_check_programs *check, const struct clb_check_size *sizes,
+                           size_t count,
                            clb_status (*try_size)(void *context, struct clb_check_size size),
                            void *context)
 {
-    bool known = true;
+    check->known = true;
     for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++)
-        known = known && clb_program_is_checked(check->program[i], check->name);
-    clb_log(CLB_LOG_INFO, "check of %s: %s", check->name, known ? "a small size" : "all sizes");
+        check->known = check->known && clb_program_is_checked(check->program[i], check->name);
+    clb_log(CLB_LOG_INFO, "check of %s: %s", check->name,
+            check->known ? "a small size" : "all sizes");
     clb_status status = CLB_OK;
-    for (size_t i = 0; i < (known ? 1 : count) && status == CLB_OK; i++)
+    for (size_t i = 0; i < (check->known ? 1 : count) && status == CLB_OK; i++)
         status = try_size(context, sizes[i]);
     for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++) {
-        if (!known && status == CLB_OK)
+        if (!check->known && status == CLB_OK)
             clb_program_set_checked(check->runtime, check->program[i], check->name);
     }
     return status;
@@ -79,14 +80,6 @@ void clb_check_put(clb_precision precision, void *x, size_t at, double value)
 
 /* ---- calls that kernels compute ---- */
 
-/* Whether an element of a matrix in memory is one of the call's. */
-static bool is_inside(const struct clb_shape *matrix, size_t i, size_t j)
-{
-    size_t begin, end;
-    clb_part_rows(matrix->part, matrix->rows, j, &begin, &end);
-    return i >= begin && i < end;
-}
-
 /* The exponent of a row of op(A) or of a column of op(B). */
 static int scale_of(const struct clb_call *call, size_t index, size_t i, size_t j)
 {
@@ -106,19 +99,22 @@ static void fill_trial(const struct clb_trial *trial, size_t index, void *data)
     struct clb_shape matrix;
     (void)clb_call_shape(call, (char)('A' + index), &matrix);
     const bool unread = matrix.written && !clb_call_reads_c(call);
-    for (size_t e = 0; e < matrix.ld * matrix.cols * parts; e++) {
-        const size_t i = e / parts % matrix.ld, j = e / parts / matrix.ld, part = e % parts;
-        double value = clb_check_random(&state);
-        if (numbers->extreme)
-            value = ldexp(value, scale_of(call, index, i, j));
-        if (index == 0)
-            value *= numbers->scale;
-        if (index == 0 && i == j)
-            value += part == 0 ? numbers->diagonal : 0;
-        if (numbers->spoils && (unread || !is_inside(&matrix, i, j) ||
-                                (index == 0 && hermitian && i == j && part == 1)))
-            value = NAN;
-        clb_check_put(call->precision, data, e, value);
+    for (size_t j = 0, e = 0; j < matrix.cols; j++) {
+        size_t begin, end;
+        clb_part_rows(matrix.part, matrix.rows, j, &begin, &end);
+        for (size_t i = 0; i < matrix.ld; i++) {
+            const bool spoiled = numbers->spoils && (unread || i < begin || i >= end);
+            const double scale = index == 0 ? numbers->scale : 1,
+                         power = numbers->extreme ? ldexp(1, scale_of(call, index, i, j)) : 1;
+            for (size_t part = 0; part < parts; part++, e++) {
+                double value = clb_check_random(&state) * power * scale;
+                if (index == 0 && i == j)
+                    value += part == 0 ? numbers->diagonal : 0;
+                if (spoiled || (numbers->spoils && index == 0 && hermitian && i == j && part == 1))
+                    value = NAN;
+                clb_check_put(call->precision, data, e, value);
+            }
+        }
     }
 }
 
@@ -160,11 +156,15 @@ clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
 /* Whether a matrix is, outside of the call's part of it, what it was. */
 static bool is_kept(const struct clb_trial *trial, size_t index, const struct clb_shape *matrix)
 {
-    const size_t element = clb_precision_size(trial->call.precision);
-    const char *const before = trial->before[index].data, *const now = matrix->data;
-    for (size_t e = 0; e < matrix->ld * matrix->cols; e++) {
-        if ((!matrix->written || !is_inside(matrix, e % matrix->ld, e / matrix->ld)) &&
-            memcmp(before + e * element, now + e * element, element) != 0)
+    const size_t element = clb_precision_size(trial->call.precision), column = matrix->ld * element;
+    const char *before = trial->before[index].data, *now = matrix->data;
+    for (size_t j = 0; j < matrix->cols; j++, before += column, now += column) {
+        size_t begin = 0, end = 0;
+        if (matrix->written)
+            clb_part_rows(matrix->part, matrix->rows, j, &begin, &end);
+        begin *= element;
+        end *= element;
+        if (memcmp(before, now, begin) != 0 || memcmp(before + end, now + end, column - end) != 0)
             return false;
     }
     return true;
@@ -175,7 +175,7 @@ clb_status clb_trial_judge(const struct clb_trial *trial)
     struct clb_before before[CLB_CALL_MATRICES];
     const struct clb_judged judged = {.call = &trial->call,
                                       .before = before,
-                                      .entries = true,
+                                      .entries = !trial->numbers->sampled,
                                       .rounded = trial->numbers->rounded};
     struct clb_shape matrix;
     struct clb_verdict verdict;

@@ -35,13 +35,14 @@ struct clb_check_programs {
     const char *name;
     const struct clb_runtime *runtime;
     const struct clb_program *program[2]; /* the second may be NULL */
+    bool known; /* clb_check_sizes sets it: all sizes have passed before */
 };
 struct clb_check_size {
     size_t m, n, k;
 };
 /* Try these sizes, or the small one, which is the first, and note that all have passed. */
-clb_status clb_check_sizes(const struct clb_check_programs *check,
-                           const struct clb_check_size *sizes, size_t count,
+clb_status clb_check_sizes(struct clb_check_programs *check, const struct clb_check_size *sizes,
+                           size_t count,
                            clb_status (*try_size)(void *context, struct clb_check_size size),
                            void *context) CLB_MUST_CHECK;
 
@@ -69,6 +70,7 @@ struct clb_trial_numbers {
                           begin: callers' matrices are aligned to their elements only */
     bool extreme;      /* rows of op(A) and columns of op(B) have scales out of split families'
                           range; the kernels may scale the operands in place */
+    bool sampled;      /* the result is judged by random vectors, not entry by entry */
     bool rounded;      /* as in struct clb_judged */
 };
 #define CLB_TRIAL_BEGIN ((size_t)1)
