@@ -93,7 +93,7 @@ static clb_status copy_matrix(void *context, const struct clb_transfer *transfer
 
 /* ---- open, close ---- */
 
-static clb_status get_slots(struct clb_transfer_queue *transfers)
+static void get_threads(struct clb_transfer_queue *transfers)
 {
     size_t wanted = transfers->wanted_threads;
     size_t pieces = transfers->pieces[CLB_UP] + transfers->pieces[CLB_DOWN];
@@ -105,18 +105,8 @@ static clb_status get_slots(struct clb_transfer_queue *transfers)
     transfers->threads = clb_max(transfers->workers.count, 1);
     for (size_t i = 0; i < transfers->threads; i++)
         transfers->thread[i].transfers = transfers;
-    /* Slots may fit where that much memory does not. */
-    if (transfers->gathers && transfers->workers.count > 0 &&
-        clb_gathered_open(transfers) == CLB_OK)
-        return CLB_OK;
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < transfers->threads; i++) {
-        struct clb_transfer_thread *thread = &transfers->thread[i];
-        for (size_t s = 0; s < (transfers->in_order ? 2 : 4) && status == CLB_OK; s++)
-            status = clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST, transfers->slot_bytes,
-                                    &thread->slot[s]);
-    }
-    return status;
+    if (transfers->gathers && transfers->workers.count > 0)
+        clb_gathered_open(transfers);
 }
 
 clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers)
@@ -147,7 +137,9 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers)
     clb_status status = CLB_OK;
     for (size_t i = 0; i < transfers->queues && status == CLB_OK; i++)
         status = clb_queue_set_open_queues(transfers->queue_set[i]);
-    return status == CLB_OK ? get_slots(transfers) : status;
+    if (status == CLB_OK)
+        get_threads(transfers);
+    return status;
 }
 
 void clb_transfer_queue_forget_uploads(struct clb_transfer_queue *transfers)
@@ -274,8 +266,13 @@ static size_t next_slot(struct clb_transfer_thread *thread, bool down)
     return 2 * own + thread->turn[own]++ % 2;
 }
 
+/* The first use makes a slot, which takes 1 to 2 ms: what has a slot moves meanwhile. */
 static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
 {
+    struct clb_transfer_queue *transfers = thread->transfers;
+    if (thread->slot[slot] == NULL)
+        return clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST, transfers->slot_bytes,
+                              &thread->slot[slot]);
     clb_event busy = thread->busy[slot];
     thread->busy[slot] = NULL;
     return busy != NULL ? clb_event_wait(busy) : CLB_OK;
