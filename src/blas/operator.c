@@ -569,7 +569,8 @@ double clb_operator_solve(const struct clb_operator *m, double *re, double *im, 
 
 /* ---- reflectors ---- */
 
-/* Reflectors are applied one after the other, so threads take a vector each. */
+/* Reflectors are applied one after the other, so threads take a vector each, and one looks whether
+ * they are unitary. */
 struct reflection {
     const struct clb_stored_q *q;
     bool adjoint;
@@ -577,15 +578,14 @@ struct reflection {
     atomic_bool not_unitary, no_memory;
 };
 
-/* y = H*y with the elements behind the first of v and of y. Returns |v|^2. */
-static double reflect(const double *v_re, const double *v_im, size_t count, const double tau[2],
-                      double *re, double *im)
+/* y = H*y with the elements behind the first of v and of y. */
+static void reflect(const double *v_re, const double *v_im, size_t count, const double tau[2],
+                    double *re, double *im)
 {
-    double w[2] = {re[0] + dot(v_re, re + 1, count), im[0]}, norm = 1 + dot(v_re, v_re, count);
+    double w[2] = {re[0] + dot(v_re, re + 1, count), im[0]};
     if (v_im != NULL) {
         w[0] += dot(v_im, im + 1, count);
         w[1] += dot(v_re, im + 1, count) - dot(v_im, re + 1, count);
-        norm += dot(v_im, v_im, count);
     }
     const double x[2] = {-(tau[0] * w[0] - tau[1] * w[1]), -(tau[0] * w[1] + tau[1] * w[0])};
     re[0] += x[0];
@@ -596,18 +596,19 @@ static double reflect(const double *v_re, const double *v_im, size_t count, cons
         add_to(im + 1, x[1], v_re, count);
         add_to(im + 1, x[0], v_im, count);
     }
-    return norm;
 }
 
 /* |tau|^2 |v|^2 = 2 Re(tau). */
-static bool is_unitary(const double tau[2], double norm)
+static bool is_unitary(const double tau[2], const double *v_re, const double *v_im, size_t count)
 {
+    const double norm = 1 + dot(v_re, v_re, count) + (v_im != NULL ? dot(v_im, v_im, count) : 0);
     const double square = (tau[0] * tau[0] + tau[1] * tau[1]) * norm;
     return norm <= DBL_MAX && fabs(square - 2 * tau[0]) <= 1e-3 * (square + fabs(tau[0]));
 }
 
-static bool reflect_all(const struct reflection *reflection, double *re, double *im, double *room)
+static bool reflect_all(const struct reflection *reflection, size_t r, double *room)
 {
+    const struct clb_sample *y = reflection->y;
     const struct clb_stored_q *q = reflection->q;
     const struct clb_operator *m = &q->m;
     const size_t order = clb_operator_rows(m);
@@ -622,8 +623,10 @@ static bool reflect_all(const struct reflection *reflection, double *re, double 
         tau[1] = reflection->adjoint ? -tau[1] : tau[1];
         if (!in_place)
             load_line(m, false, j, j + 1, count, room, v_im);
-        const double norm = reflect(v, v_im, count, tau, re + j, im + j);
-        unitary = unitary && is_unitary(tau, norm);
+        if (r < CLB_VECTORS)
+            reflect(v, v_im, count, tau, y->re[r] + j, y->im[r] + j);
+        else
+            unitary = unitary && is_unitary(tau, v, v_im, count);
     }
     return unitary;
 }
@@ -637,7 +640,7 @@ static void reflect_vector(void *context, size_t thread, size_t r, size_t end)
     (void)end;
     if (room == NULL)
         atomic_store(&reflection->no_memory, true);
-    else if (!reflect_all(reflection, reflection->y->re[r], reflection->y->im[r], room))
+    else if (!reflect_all(reflection, r, room))
         atomic_store(&reflection->not_unitary, true);
     free(room);
 }
@@ -647,7 +650,7 @@ clb_status clb_stored_q_apply(const struct clb_stored_q *q, bool adjoint, struct
 {
     struct reflection reflection = {.q = q, .adjoint = adjoint, .y = y};
     const size_t bytes = y->n * q->count * clb_precision_size(q->m.precision);
-    clb_workers_share(CLB_VECTORS, 1, bytes < LEAST_SHARE ? 1 : CLB_VECTORS, reflect_vector,
+    clb_workers_share(CLB_VECTORS + 1, 1, bytes < LEAST_SHARE ? 1 : CLB_VECTORS + 1, reflect_vector,
                       &reflection);
     *unitary = !atomic_load(&reflection.not_unitary);
     return atomic_load(&reflection.no_memory) ? CLB_ERR_NOMEM : CLB_OK;

@@ -1,7 +1,6 @@
 /* Memory that the pool makes where it has kept none, and for data that is too large for it. */
 #include "cl.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -39,43 +38,37 @@ void clb_host_unmap(void *memory, size_t size)
         munmap(memory, clb_round_up(size, PAGE));
 }
 
-/* A pinned buffer stays mapped as long as it exists; only the CPU's address is used. One at a time:
- * drivers pin one after the other, and the threads that ask at once would open a queue each. A
- * child process does not get the memory, which after a fork would no longer be what is pinned. */
+/* A pinned buffer stays mapped as long as it exists; only the CPU's address is used. */
 static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct clb_queue_set *queue_set;
-    void *mapped;
-    (void)madvise(buffer->host, buffer->size, MADV_DONTFORK);
-    pthread_mutex_lock(&lock);
-    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
-    CLB_THEN(status, clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                   buffer->size, &mapped, NULL));
+    CLB_TRY(clb_queue_set_acquire(runtime, &queue_set));
+    clb_status status = clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                      buffer->size, &buffer->host, NULL);
     clb_queue_set_end(queue_set, status == CLB_OK);
-    pthread_mutex_unlock(&lock);
     return status;
 }
 
-/* Drivers pin memory that the program has in huge pages several times as fast as they make pinned
- * memory, and transfers are as fast. (H100, 192 MiB: 20 instead of 70 to 110 ms.) */
 static clb_status create(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
-    const bool shared = runtime->device.unified, host = shared || buffer->kind == CLB_MEMORY_HOST;
+    const bool shared = runtime->device.unified,
+               pinned = !shared && buffer->kind == CLB_MEMORY_HOST;
     cl_int error;
-    if (host && (buffer->host = clb_host_map(buffer->size)) == NULL)
+    if (shared && (buffer->host = clb_host_map(buffer->size)) == NULL)
         return CLB_ERR_NOMEM;
-    buffer->mem =
-        clb_cl.CreateBuffer(runtime->context, CL_MEM_READ_WRITE | (host ? CL_MEM_USE_HOST_PTR : 0),
-                            buffer->size, buffer->host, &error);
+    buffer->mem = clb_cl.CreateBuffer(runtime->context,
+                                      CL_MEM_READ_WRITE | (shared   ? CL_MEM_USE_HOST_PTR
+                                                           : pinned ? CL_MEM_ALLOC_HOST_PTR
+                                                                    : 0),
+                                      buffer->size, buffer->host, &error);
     clb_status status = clb_cl_check(error, "clCreateBuffer");
-    if (status == CLB_OK && !shared && host) {
+    if (status != CLB_OK && shared)
+        munmap(buffer->host, buffer->size);
+    if (status == CLB_OK && pinned) {
         status = map_pinned(runtime, buffer);
         if (status != CLB_OK)
             clb_cl.ReleaseMemObject(buffer->mem);
     }
-    if (status != CLB_OK)
-        clb_host_unmap(buffer->host, buffer->size);
     return status;
 }
 
@@ -86,12 +79,9 @@ clb_status clb_buffer_make(struct clb_runtime *runtime, clb_memory_kind kind, si
     if (buffer == NULL)
         return CLB_ERR_NOMEM;
     *buffer = (struct clb_buffer){.size = size, .kind = kind};
-    const double begin = clb_trace_wanted() ? clb_now() : 0;
     clb_status status = clb_pool_reserve(runtime, size);
     if (status == CLB_OK && (status = create(runtime, buffer)) != CLB_OK)
         clb_pool_unreserve(&runtime->pool, size);
-    if (clb_trace_wanted())
-        clb_trace_since(kind == CLB_MEMORY_HOST ? "allocate, pinned" : "allocate", begin);
     if (status == CLB_OK)
         *out = buffer;
     else
