@@ -1,6 +1,7 @@
 /* Memory that the pool makes where it has kept none, and for data that is too large for it. */
 #include "cl.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -38,14 +39,18 @@ void clb_host_unmap(void *memory, size_t size)
         munmap(memory, clb_round_up(size, PAGE));
 }
 
-/* A pinned buffer stays mapped as long as it exists; only the CPU's address is used. */
+/* A pinned buffer stays mapped as long as it exists; only the CPU's address is used. One at a time:
+ * drivers pin one after the other, and the threads that ask at once would open a queue each. */
 static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct clb_queue_set *queue_set;
-    CLB_TRY(clb_queue_set_acquire(runtime, &queue_set));
-    clb_status status = clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                      buffer->size, &buffer->host, NULL);
+    pthread_mutex_lock(&lock);
+    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
+    CLB_THEN(status, clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                   buffer->size, &buffer->host, NULL));
     clb_queue_set_end(queue_set, status == CLB_OK);
+    pthread_mutex_unlock(&lock);
     return status;
 }
 
@@ -79,9 +84,12 @@ clb_status clb_buffer_make(struct clb_runtime *runtime, clb_memory_kind kind, si
     if (buffer == NULL)
         return CLB_ERR_NOMEM;
     *buffer = (struct clb_buffer){.size = size, .kind = kind};
+    const double begin = clb_trace_wanted() ? clb_now() : 0;
     clb_status status = clb_pool_reserve(runtime, size);
     if (status == CLB_OK && (status = create(runtime, buffer)) != CLB_OK)
         clb_pool_unreserve(&runtime->pool, size);
+    if (clb_trace_wanted())
+        clb_trace_since(kind == CLB_MEMORY_HOST ? "allocate, pinned" : "allocate", begin);
     if (status == CLB_OK)
         *out = buffer;
     else
