@@ -93,7 +93,17 @@ static clb_status copy_matrix(void *context, const struct clb_transfer *transfer
 
 /* ---- open, close ---- */
 
-static void get_threads(struct clb_transfer_queue *transfers)
+/* Threads make their slots, which takes 1 to 3 ms each, when they first need them; in order all are
+ * made before anything has begun, since a factorisation without enough memory is done in blocks. */
+static clb_status get_slot(struct clb_transfer_thread *thread, size_t slot)
+{
+    struct clb_transfer_queue *transfers = thread->transfers;
+    return thread->slot[slot] != NULL ? CLB_OK
+                                      : clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST,
+                                                       transfers->slot_bytes, &thread->slot[slot]);
+}
+
+static clb_status get_threads(struct clb_transfer_queue *transfers)
 {
     size_t wanted = transfers->wanted_threads;
     size_t pieces = transfers->pieces[CLB_UP] + transfers->pieces[CLB_DOWN];
@@ -107,6 +117,12 @@ static void get_threads(struct clb_transfer_queue *transfers)
         transfers->thread[i].transfers = transfers;
     if (transfers->gathers && transfers->workers.count > 0)
         clb_gathered_open(transfers);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < transfers->threads && transfers->in_order; i++) {
+        CLB_THEN(status, get_slot(&transfers->thread[i], 0));
+        CLB_THEN(status, get_slot(&transfers->thread[i], 1));
+    }
+    return status;
 }
 
 clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers)
@@ -137,9 +153,7 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers)
     clb_status status = CLB_OK;
     for (size_t i = 0; i < transfers->queues && status == CLB_OK; i++)
         status = clb_queue_set_open_queues(transfers->queue_set[i]);
-    if (status == CLB_OK)
-        get_threads(transfers);
-    return status;
+    return status == CLB_OK ? get_threads(transfers) : status;
 }
 
 void clb_transfer_queue_forget_uploads(struct clb_transfer_queue *transfers)
@@ -266,16 +280,11 @@ static size_t next_slot(struct clb_transfer_thread *thread, bool down)
     return 2 * own + thread->turn[own]++ % 2;
 }
 
-/* The first use makes a slot, which takes 1 to 2 ms: what has a slot moves meanwhile. */
 static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
 {
-    struct clb_transfer_queue *transfers = thread->transfers;
-    if (thread->slot[slot] == NULL)
-        return clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST, transfers->slot_bytes,
-                              &thread->slot[slot]);
     clb_event busy = thread->busy[slot];
     thread->busy[slot] = NULL;
-    return busy != NULL ? clb_event_wait(busy) : CLB_OK;
+    return busy != NULL ? clb_event_wait(busy) : get_slot(thread, slot);
 }
 
 /* ---- uploads ---- */
