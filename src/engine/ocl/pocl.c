@@ -111,6 +111,7 @@ static bool is_whole_bitcode(int fd, off_t size)
 struct visit {
     bool store;
     struct clb_record known; /* its text is a line for each file: the path's hash, the checksum */
+    const char *last;        /* the line that was found last: visits have one order */
     struct clb_text now;     /* what is to be known */
     size_t begin;            /* of the lines of the program that is visited */
     bool damaged;            /* that program */
@@ -128,7 +129,18 @@ static uint64_t sum_of(int fd, const struct stat *info)
     return sum;
 }
 
-/* Looks only at names that PoCL reads. */
+/* 0 where it is not known. */
+static uint64_t known_sum(struct visit *visit, const char *name)
+{
+    const char *line = visit->last != NULL ? strstr(visit->last, name) : NULL;
+    if (line == NULL && visit->known.text != NULL)
+        line = strstr(visit->known.text, name);
+    visit->last = line != NULL ? line : visit->last;
+    return line != NULL ? strtoull(line + strlen(name), NULL, 16) : 0;
+}
+
+/* Looks only at names that PoCL reads, and only into files that have changed since their checksums
+ * were stored: reading all of a large cache would take each process a tenth of a second. */
 static bool is_damaged(const FTSENT *file, struct visit *visit)
 {
     char name[20];
@@ -137,24 +149,22 @@ static bool is_damaged(const FTSENT *file, struct visit *visit)
     const bool object = ending != NULL && strcmp(ending, ".so") == 0;
     if (!object && (ending == NULL || strcmp(ending, ".bc") != 0))
         return false;
-    const int fd = open(file->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return errno != ENOENT;
-    const int length =
-        snprintf(name, sizeof name, "%016llx ",
-                 (unsigned long long)clb_cache_hash(file->fts_path, file->fts_pathlen));
-    const char *line = visit->known.text != NULL ? strstr(visit->known.text, name) : NULL;
-    const uint64_t known = line != NULL ? strtoull(line + length, NULL, 16) : 0;
-    bool whole = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && clb_file_is_private(&info) &&
-                 (object ? is_whole_object(fd, info.st_size) : is_whole_bitcode(fd, info.st_size));
+    snprintf(name, sizeof name, "%016llx ",
+             (unsigned long long)clb_cache_hash(file->fts_path, file->fts_pathlen));
+    const uint64_t known = known_sum(visit, name);
     uint64_t sum = known;
-    if (whole && visit->store) {
-        if (known == 0 || info.st_mtim.tv_sec + 2 > visit->known.time / 1000000000)
+    bool whole = true;
+    if (known == 0 || file->fts_statp->st_ctim.tv_sec + 2 > visit->known.time / 1000000000) {
+        const int fd = open(file->fts_accpath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0)
+            return errno != ENOENT;
+        whole = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && clb_file_is_private(&info) &&
+                (object ? is_whole_object(fd, info.st_size) : is_whole_bitcode(fd, info.st_size));
+        if (whole && (visit->store || known != 0))
             sum = sum_of(fd, &info);
-    } else if (whole && known != 0) {
-        whole = sum_of(fd, &info) == known;
+        whole = whole && (visit->store || sum == known);
+        close(fd);
     }
-    close(fd);
     if (sum != 0)
         clb_text_addf(&visit->now, "%s%016llx\n", name, (unsigned long long)sum);
     return !whole;
