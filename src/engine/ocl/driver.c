@@ -29,8 +29,10 @@
 #define LINKER_SECONDS      0.25
 #define LINKER_SECONDS_EVER 2
 
-/* How often a waiting caller looks for handlers that the driver has installed. */
-#define LOOK_SECONDS 0.001
+/* How often a waiting caller looks for handlers that the driver has installed: ever less, so that a
+ * helper whose driver hangs uses no CPU time that its supervisor takes for progress. */
+#define SHORTEST_LOOK 0.001 /* seconds */
+#define LONGEST_LOOK  0.05
 
 struct driver_task {
     clb_status (*run)(void *argument);
@@ -152,7 +154,8 @@ static bool await_running(bool may_always_leave)
         const bool tells = now >= begin + SECONDS_BEFORE_TELLING;
         if (may_always_leave && may_leave(begin, now))
             return false;
-        const struct timespec until = clb_time_of(now + (running->is_long ? 50 : 1) * LOOK_SECONDS);
+        const double pause = fmin(fmax((now - begin) / 16, SHORTEST_LOOK), LONGEST_LOOK);
+        const struct timespec until = clb_time_of(now + pause);
         pthread_cond_clockwait(&changed, &lock.mutex, CLOCK_MONOTONIC, &until);
         clb_unlock(&lock);
         clb_signals_look();
