@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WORTH = 20, MAX_PATH = 4096 };
+enum { WORTH = 60, MAX_PATH = 4096 };
 
 static struct _cl_icd_dispatch real;
 static const char *folder;
