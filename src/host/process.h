@@ -111,7 +111,7 @@ void clb_report_file_write(const char *variable, const char *name, const struct 
 /* Called around each task in which a driver may install signal handlers (its start, builds), one
  * task at a time, and by any thread meanwhile. No such handler is left after it. */
 void clb_signals_begin_task(void);
-void clb_signals_look(void);
+bool clb_signals_look(void); /* false: no task has begun, or it has ended */
 void clb_signals_end_task(void);
 /* In a process of the shim's own: signals are the driver's. */
 void clb_signals_have_no_program(void);

@@ -145,15 +145,17 @@ void clb_signals_begin_task(void)
     clb_unlock(&lock);
 }
 
-void clb_signals_look(void)
+bool clb_signals_look(void)
 {
     bool in_new_child;
     if (!clb_lock_try(&lock, &in_new_child))
-        return;
+        return true;
     task_runs = task_runs && !in_new_child;
-    if (task_runs)
+    const bool look = task_runs;
+    if (look)
         look_at_dispositions();
     clb_unlock(&lock);
+    return look;
 }
 
 void clb_signals_end_task(void)

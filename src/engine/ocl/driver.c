@@ -29,10 +29,11 @@
 #define LINKER_SECONDS      0.25
 #define LINKER_SECONDS_EVER 2
 
-/* How often a waiting caller looks for handlers that the driver has installed: ever less, so that a
- * helper whose driver hangs uses no CPU time that its supervisor takes for progress. */
-#define SHORTEST_LOOK 0.001 /* seconds */
-#define LONGEST_LOOK  0.05
+/* How often a waiting caller looks for handlers that the driver has installed, and whether the task
+ * has ended where there are none to look for: a helper whose driver hangs must use no CPU time that
+ * its supervisor takes for progress. */
+#define LOOK_SECONDS 0.001
+#define WAIT_SECONDS 0.05
 
 struct driver_task {
     clb_status (*run)(void *argument);
@@ -148,17 +149,18 @@ static bool await_running(bool may_always_leave)
 {
     static atomic_bool told;
     const double begin = clb_now();
+    double pause = LOOK_SECONDS;
     const struct driver_task *awaited = running;
     while (running == awaited && awaited != NULL) {
         const double now = clb_now();
         const bool tells = now >= begin + SECONDS_BEFORE_TELLING;
         if (may_always_leave && may_leave(begin, now))
             return false;
-        const double pause = fmin(fmax((now - begin) / 16, SHORTEST_LOOK), LONGEST_LOOK);
         const struct timespec until = clb_time_of(now + pause);
         pthread_cond_clockwait(&changed, &lock.mutex, CLOCK_MONOTONIC, &until);
         clb_unlock(&lock);
-        clb_signals_look();
+        const bool looks = clb_signals_look() || now < begin + WAIT_SECONDS;
+        pause = looks ? LOOK_SECONDS : WAIT_SECONDS;
         /* Nothing that the program can see tells why its call takes seconds, a terminal says it. */
         if (tells && isatty(STDERR_FILENO) && !atomic_exchange(&told, true))
             clb_complain("compiling kernels for the OpenCL device (once)...");
