@@ -4,14 +4,12 @@
 /* The buffer has one of few sizes, so that a kept one fits. */
 #define GATHERED_LEAST ((size_t)2 << 20)
 
-void clb_gathered_open(struct clb_transfer_queue *transfers)
+clb_status clb_gathered_open(struct clb_transfer_queue *transfers)
 {
     size_t bytes = GATHERED_LEAST;
     while (bytes < transfers->gathered.bytes)
         bytes *= 2;
-    if (clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST, bytes, &transfers->gathered.buffer) !=
-        CLB_OK)
-        transfers->gathered.buffer = NULL;
+    return clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST, bytes, &transfers->gathered.buffer);
 }
 
 char *clb_gathered_place(const struct clb_transfer_queue *transfers,

@@ -115,8 +115,10 @@ static clb_status get_threads(struct clb_transfer_queue *transfers)
     transfers->threads = clb_max(transfers->workers.count, 1);
     for (size_t i = 0; i < transfers->threads; i++)
         transfers->thread[i].transfers = transfers;
-    if (transfers->gathers && transfers->workers.count > 0)
-        clb_gathered_open(transfers);
+    /* Slots may fit where that much memory does not. */
+    if (transfers->gathers && transfers->workers.count > 0 &&
+        clb_gathered_open(transfers) == CLB_OK)
+        return CLB_OK;
     clb_status status = CLB_OK;
     for (size_t i = 0; i < transfers->threads && transfers->in_order; i++) {
         CLB_THEN(status, get_slot(&transfers->thread[i], 0));

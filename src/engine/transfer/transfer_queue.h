@@ -269,8 +269,7 @@ clb_status clb_transfer_queue_arrive(const struct clb_transfer_queue *transfers,
                                      const struct clb_transfer *transfer,
                                      clb_event *event) CLB_MUST_CHECK;
 
-/* No buffer where that much memory can't be had: slots may fit. */
-void clb_gathered_open(struct clb_transfer_queue *transfers);
+clb_status clb_gathered_open(struct clb_transfer_queue *transfers) CLB_MUST_CHECK;
 /* Where the first column of a rectangle is in the buffer for all pieces. */
 char *clb_gathered_place(const struct clb_transfer_queue *transfers,
                          const struct clb_transfer *transfer, const struct clb_rect *rect);
