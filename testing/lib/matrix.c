@@ -202,7 +202,7 @@ static bool check_entry(const struct gemm_case *g, size_t i, size_t j, long doub
                   sum, error / (u * size));
 }
 
-/* Terms of a product that are summed; of larger ones only every so manieth column is. */
+/* Terms of a product that are summed at most: of larger products some columns are left out. */
 #define MOST_TERMS 4e6
 
 bool gemm_check(const struct gemm_case *g, const char *what)

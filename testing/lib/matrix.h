@@ -51,9 +51,10 @@ struct clb_gemm gemm_problem(const struct gemm_case *g);
 double gemm_a(const struct gemm_case *g, size_t i, size_t p);
 double gemm_b(const struct gemm_case *g, size_t p, size_t j);
 
-/* Check C against the sum in extended precision: |error| <= (k + 4) u (|alpha||A||B| + |beta C|),
- * and that gaps, guards, A and B are untouched. C's old content is the remembered one. An entry
- * whose sum is not finite must not be finite. Expectations fail with `what`; true when all is well.
+/* Check C, of large products columns at equal distances and the last, against the sum in extended
+ * precision: |error| <= (k + 4) u (|alpha||A||B| + |beta C|), and that gaps, guards, A and B are
+ * untouched. C's old content is the remembered one. An entry whose sum is not finite must not be
+ * finite. Expectations fail with `what`; true when all is well.
  */
 bool gemm_check(const struct gemm_case *g, const char *what);
 
