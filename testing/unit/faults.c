@@ -369,7 +369,7 @@ enum {
 
 /* ---- a process with its share of a cell's runs ---- */
 
-enum { MOST_IN_PROCESS = 12 };
+enum { MOST_IN_PROCESS = 12, LIMIT = 60 }; /* LIMIT: seconds */
 
 struct counts {
     long runs, noticed, wrong, lost;
@@ -426,6 +426,16 @@ static bool is_in_use(void)
 {
     clb_runtime_state state;
     return clb_runtime_get(&state) != NULL;
+}
+
+/* PoCL compiles a kernel in its first run, which may take seconds: a limit (gemm.hang) that is
+ * meant for a kernel that never ends holds from the first fault on. */
+static void set_time_limit(unsigned millis)
+{
+    clb_runtime_state state;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (expect(runtime != NULL, "no device"))
+        atomic_store(&runtime->hang_millis, millis);
 }
 
 static struct chance chance;
@@ -515,6 +525,8 @@ static void run_share(void *unused)
     const uint64_t problem = random_bits(&seed);
     (void)unused;
     start(&seed);
+    if (cell->fault->hangs)
+        set_time_limit(1000 * LIMIT);
     any_call_routes = arm_call;
     if (cell->fault->cold) {
         run_cold(routine, problem, &seed);
@@ -524,6 +536,8 @@ static void run_share(void *unused)
         if (shared->absent)
             return;
         expect(reported(name, "device") == 2, "%s: not computed on the device", name);
+        if (cell->fault->hangs)
+            set_time_limit(1000);
         run_faults(routine, problem, &seed);
     }
     if (!shared->absent)
@@ -534,8 +548,6 @@ static void run_share(void *unused)
 }
 
 /* ---- cells ---- */
-
-enum { LIMIT = 60 }; /* seconds of a process */
 
 static void run_cell(const struct cell *of, long runs, uint64_t seed)
 {
@@ -834,7 +846,9 @@ static void count_running_time(void *unused)
     setenv("CLBLAS_SHIM_KERNEL", "portable", 1);
     routed_set_device(true);
     routed_set_up("always", PARAMS ",gemm.hang=500");
+    set_time_limit(1000 * LIMIT);
     any_call_run(CLB_ROUTINE_dgemm, &problem);
+    set_time_limit(500);
     any_call_routes = stop_in_call;
     const double begin = seconds_now();
     expect(any_call_run(CLB_ROUTINE_dgemm, &problem) < 1e-7, "a wrong result");
