@@ -24,12 +24,6 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-/* 0: the kernels of plain products, 1: those that know triangles and B in the panels of A.  They
- * are programs of their own, since compilers for CPUs take seconds for either. */
-#ifndef CLB_SHAPES
-#define CLB_SHAPES 0
-#endif
-
 /* From gemm.def:
  *   CLB_MR, CLB_NR   the micro-tile; on AVX-512 it takes 16 of 32 registers as accumulators
  *   CLB_KU           steps of depth per turn of the inner loop
@@ -393,7 +387,6 @@ CLB_INLINE void pack_t(global const real *src, size_t ld, uint w, uint k, global
         order_streams();
 }
 
-#if CLB_SHAPES
 /* ---- packing of triangular operands, without what is zero ---- */
 
 /* Kinds: element (i, p) is zero for p > i + diagonal, or for p < i + diagonal; ones on the
@@ -460,11 +453,9 @@ CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k,
             pack_t(src, ld, w, k, dst, W, G, conj, s);
     }
 }
-#endif
 
 /* ---- packing kernels ---- */
 
-#if !CLB_SHAPES
 /*
  * Operand A (w = m) or B (w = n) of op(A)*op(B), k deep, from src + src_off into the packed form at
  * dst + dst_off, which must be aligned to 128 bytes and has
@@ -498,10 +489,8 @@ CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k,
 CLB_PLAIN_KERNELS(clb_pack_a_n, clb_pack_a_t, CLB_MW)
 CLB_PLAIN_KERNELS(clb_pack_b_n, clb_pack_b_t, CLB_NR)
 
-#else
-
 /*
- * As the packing kernels of the other program, for triangular operands of `kind` with the diagonal
+ * As these packing kernels, for triangular operands of `kind` with the diagonal
  * at p = i + diagonal in elements.  What clb_gemm_skip does not read is not packed, and of the
  * source only the triangle is read.
  */
@@ -520,11 +509,7 @@ CLB_TRIANGLE_KERNEL(clb_pack_triangle_a_t, CLB_MW, false)
 CLB_TRIANGLE_KERNEL(clb_pack_triangle_b_n, CLB_NR, true)
 CLB_TRIANGLE_KERNEL(clb_pack_triangle_b_t, CLB_NR, false)
 
-#endif
-
 /* ---- multiplication ---- */
-
-#if !CLB_SHAPES
 
 /*
  * Both operands packed.
@@ -574,8 +559,6 @@ CLB_KERNEL void clb_gemm_nn(uint m, uint n, uint k, real alpha, real beta, globa
                    CLB_BOTH_PLAIN, (cuts){0, 0, 0, 0});
 }
 
-#else
-
 /*
  * As clb_gemm where an operand is triangular or only a triangle of C is wanted: `kind` of the cuts
  * (cpu_product.h).  Micro-tiles that are not wanted are not written.  Each other must have a depth
@@ -604,6 +587,4 @@ CLB_SKIP_KERNEL(clb_gemm_syrk, CLB_B_OF_A)
 #if CLB_COMPLEX
 CLB_SKIP_KERNEL(clb_gemm_herk, CLB_B_OF_A_CONJ)
 #endif
-#endif
-
 #endif

@@ -39,6 +39,8 @@
 
 #define CLB_KERNEL CLB_KERNEL_OF(CLB_ITEMS)
 
+#include "laswp.h"
+
 #if CLB_CPU
 
 /* Element (i, p) of a triangle that begins at `a`, of which n rows exist. */

@@ -28,7 +28,7 @@ wanted-edge        | kernels/cpu_product.h          | s/(int)row + cut\.c >= (in
 triangle-diagonal  | kernels/gemm_cpu.cl           | s/behind > 0 : behind < 0/behind > 1 : behind < 0/               | testing/unit/level3
 pack-conjugate     | kernels/gemm_cpu.cl            | s/CLB_PAIRS(0, conj ? CLB_SIGN : 0)/CLB_PAIRS(0, 0)/             | testing/unit/gemm
 pack-tail          | kernels/gemm_cpu.cl            | s/dst\[i\] = src\[i\];/dst[i] = 0;/                                | testing/unit/gemm
-move-itself        | kernels/laswp.cl               | s/column + moves\[k\]\.y);/column + moves[k].x);/                  | testing/unit/getrf testing/unit/trsm
+move-itself        | kernels/laswp.h                | s/column + moves\[k\]\.y);/column + moves[k].x);/                  | testing/unit/getrf testing/unit/trsm
 solve-conjugate    | kernels/trsm.cl                | s/x\.odd = -x\.odd;/x.odd = x.odd;/                             | testing/unit/trsm
 pivot-smallest     | kernels/getf2.cl               | s/if (key > best->key ||/if (key < best->key ||/                 | testing/unit/getrf testing/unit/check
 root-inexact       | kernels/potf2.cl               | s/const real root = sqrt(x);/const real root = sqrt(x) * (real)1.0001;/ | testing/unit/potrf

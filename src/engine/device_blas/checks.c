@@ -215,9 +215,9 @@ static clb_status check_all_systems(struct dense_check *check)
         {7, 8, 0},         {8, 7, 0},          {15, 17, 0},        {16, 9, 0},
         {33, 15, 0},       {block - 1, 31, 0}, {block, 16, 0},     {block, MOST_RHS, 0},
         {block + 1, 1, 0}, {block + 1, 8, 0},  {block + 5, 32, 0}, {block + 5, 3, 0}};
-    struct clb_check_programs programs = {
-        "triangular systems 2", workspace->runtime, {workspace->trsm, workspace->laswp}, false};
-    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_systems, check);
+    struct clb_program_check program = {"triangular systems 2", workspace->runtime,
+                                        workspace->program, false};
+    return clb_check_sizes(&program, sizes, CLB_COUNT_OF(sizes), check_systems, check);
 }
 
 clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
@@ -291,8 +291,8 @@ static clb_status check_all_panels(struct dense_check *check)
                                            {group, block + 1, 0},
                                            {clb_min(group + 1, largest.m), 1, 0},
                                            largest};
-    struct clb_check_programs programs = {"panels 2", check->runtime, {like->program}, false};
-    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), factor_random, check);
+    struct clb_program_check program = {"panels 2", check->runtime, like->program, false};
+    return clb_check_sizes(&program, sizes, CLB_COUNT_OF(sizes), factor_random, check);
 }
 
 clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
@@ -343,11 +343,11 @@ static clb_status check_all_blocks(struct dense_check *check)
     struct clb_check_size sizes[CLB_MAX_BLOCK + 1] = {{.n = 5}};
     struct clb_potf2 block;
     CLB_TRY(clb_potf2_prepare(&block, check->workspace));
-    struct clb_check_programs programs = {"blocks 2", check->runtime, {block.program}, false};
+    struct clb_program_check program = {"blocks 2", check->runtime, block.program, false};
     for (size_t n = 1; n <= block.most; n++)
         sizes[n].n = n;
     check->block = &block;
-    clb_status status = clb_check_sizes(&programs, sizes, 1 + block.most, factor_definite, check);
+    clb_status status = clb_check_sizes(&program, sizes, 1 + block.most, factor_definite, check);
     clb_potf2_close(&block, check->workspace, clb_workspace_finish(check->workspace));
     return status;
 }

@@ -28,10 +28,10 @@ struct clb_workspace_limits {
 struct clb_workspace {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant; /* not of a split family */
-    struct clb_program *trsm, *laswp;
-    size_t groups, group; /* work-groups of every launch of trsm and laswp, always the same number
-                           * (see prelaunch.c), and work-items of a group */
-    size_t block;         /* order of a diagonal block of triangles */
+    struct clb_program *program;            /* trsm.cl */
+    size_t groups, group;       /* work-groups of every launch of it, always the same number (see
+                                 * prelaunch.c), and work-items of a group */
+    size_t block;               /* order of a diagonal block of triangles */
     size_t max_m, max_n, max_k; /* limits of one GEMM launch */
     bool direct;                /* B may be read unpacked */
     struct clb_queue_set *queue_set;
@@ -57,10 +57,9 @@ bool clb_workspace_finish(struct clb_workspace *workspace);
 /* `idle`, here and in other functions: no enqueued command is still running. */
 void clb_workspace_close(struct clb_workspace *workspace, bool idle);
 
-/* Launch a kernel of trsm or laswp, or of any program with so many groups of so many work-items. */
-clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
-                                const char *name, const struct clb_argument *arguments,
-                                size_t count) CLB_MUST_CHECK;
+/* Launch a kernel of workspace->program, or of any with so many groups of so many work-items. */
+clb_status clb_workspace_launch(struct clb_workspace *workspace, const char *name,
+                                const struct clb_argument *arguments, size_t count) CLB_MUST_CHECK;
 clb_status clb_workspace_launch_groups(struct clb_workspace *workspace, struct clb_program *program,
                                        const char *name, size_t groups, size_t group,
                                        struct clb_order order, const struct clb_argument *arguments,

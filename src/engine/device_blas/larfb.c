@@ -23,7 +23,7 @@ clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_
     clb_precision precision = workspace->variant->precision;
     const struct clb_argument one = {clb_precision_size(precision), clb_scalar_of(precision, 1)};
     const cl_uint copies = below;
-    return clb_workspace_launch(workspace, workspace->laswp, "clb_trapezoid",
+    return clb_workspace_launch(workspace, "clb_trapezoid",
                                 CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->rows),
                                               CLB_ARG(y->cols), one, CLB_ARG(copies)));
 }
@@ -33,7 +33,7 @@ clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct 
 {
     const cl_uint above = upper;
     return clb_workspace_launch(
-        workspace, workspace->laswp, "clb_triangle",
+        workspace, "clb_triangle",
         CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(y->cols), CLB_ARG(above)));
 }
 

@@ -46,7 +46,7 @@ static clb_status get_programs(struct clb_workspace *workspace)
     clb_precision precision = workspace->variant->precision;
     bool cpu = workspace->variant->tuning.family == CLB_FAMILY_CPU;
     size_t wanted = workspace->variant->tuning.value[CLB_PARAM_TRSM_NB], group = GROUP;
-    char options[120];
+    char options[160];
     size_t most = largest_block(workspace, cpu);
     if (wanted == 0)
         wanted = cpu ? CPU_BLOCK : most;
@@ -56,13 +56,11 @@ static clb_status get_programs(struct clb_workspace *workspace)
     workspace->group = cpu ? 1 : group;
     workspace->groups = clb_max(64, 8 * (size_t)workspace->runtime->device.units);
     snprintf(options, sizeof options,
-             "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu -DCLB_WG=%zu",
+             "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu -DCLB_MOVES=%zu "
+             "-DCLB_WG=%zu",
              clb_precision_real_size(precision) == sizeof(double),
-             clb_precision_parts(precision) > 1, cpu, workspace->block, group);
-    CLB_TRY(clb_program_get(workspace->runtime, &clb_kernel_trsm, options, &workspace->trsm));
-    snprintf(options, sizeof options, "-DCLB_SIZE=%zu -DCLB_CPU=%d -DCLB_MOVES=%zu -DCLB_WG=%zu",
-             clb_precision_size(precision), cpu, 2 * CLB_MAX_SWAPS, group);
-    return clb_program_get(workspace->runtime, &clb_kernel_laswp, options, &workspace->laswp);
+             clb_precision_parts(precision) > 1, cpu, workspace->block, 2 * CLB_MAX_SWAPS, group);
+    return clb_program_get(workspace->runtime, &clb_kernel_trsm, options, &workspace->program);
 }
 
 /* Columns of B that are packed at once where the device shares the host's memory. */

@@ -233,7 +233,7 @@ clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,
     const cl_uint n = (cl_uint)a->rows, conjugate = triangle->op == CLB_OP_C;
     const cl_uint unit = triangle->unit;
     const cl_ulong packed = triangle->at * workspace->block;
-    return clb_workspace_launch(workspace, workspace->trsm, "clb_trsm_pack",
+    return clb_workspace_launch(workspace, "clb_trsm_pack",
                                 CLB_ARGUMENTS(CLB_ARG(a->mem), CLB_ARG(offset), CLB_ARG(ai),
                                               CLB_ARG(ap), CLB_ARG(n), CLB_ARG(conjugate),
                                               CLB_ARG(unit), CLB_ARG(workspace->triangles->mem),
@@ -253,7 +253,7 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
     const cl_ulong offset = b->offset + first * (right ? b->ld : 1);
     const cl_long bi = solve->reversed ? -step : step, br = right ? 1 : (cl_long)b->ld;
     const cl_uint order = (cl_uint)n, unit = solve->triangle->unit;
-    return clb_workspace_launch(workspace, workspace->trsm, "clb_trsm_solve",
+    return clb_workspace_launch(workspace, "clb_trsm_solve",
                                 CLB_ARGUMENTS(CLB_ARG(workspace->triangles->mem), CLB_ARG(packed),
                                               CLB_ARG(order), CLB_ARG(unit), CLB_ARG(rhs),
                                               CLB_ARG(b->mem), CLB_ARG(offset), CLB_ARG(bi),

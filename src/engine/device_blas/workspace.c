@@ -132,11 +132,10 @@ clb_status clb_workspace_launch_groups(struct clb_workspace *workspace, struct c
                              count);
 }
 
-clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
-                                const char *name, const struct clb_argument *arguments,
-                                size_t count)
+clb_status clb_workspace_launch(struct clb_workspace *workspace, const char *name,
+                                const struct clb_argument *arguments, size_t count)
 {
-    return clb_workspace_launch_groups(workspace, program, name, workspace->groups,
+    return clb_workspace_launch_groups(workspace, workspace->program, name, workspace->groups,
                                        workspace->group, (struct clb_order){0}, arguments, count);
 }
 
@@ -155,7 +154,7 @@ clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dm
     const cl_uint count = (cl_uint)moves->count;
     if (count == 0 || x->cols == 0)
         return CLB_OK;
-    return clb_workspace_launch(workspace, workspace->laswp, "clb_laswp",
+    return clb_workspace_launch(workspace, "clb_laswp",
                                 CLB_ARGUMENTS(CLB_PLACE(x), CLB_ARG(x->cols), CLB_ARG(before),
                                               CLB_ARG(gap), CLB_ARG(moves->mem),
                                               CLB_ARG(moves->first), CLB_ARG(count)));
@@ -173,7 +172,7 @@ clb_status clb_dmat_move_copy(struct clb_workspace *workspace, const struct clb_
     const cl_uint moves = (cl_uint)count;
     if (x->cols == 0)
         return CLB_OK;
-    return clb_workspace_launch(workspace, workspace->laswp, "clb_laswp_copy",
+    return clb_workspace_launch(workspace, "clb_laswp_copy",
                                 CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(x->rows),
                                               CLB_ARG(x->cols), CLB_ARG(workspace->moves->mem),
                                               CLB_ARG(moves)));
@@ -182,7 +181,7 @@ clb_status clb_dmat_move_copy(struct clb_workspace *workspace, const struct clb_
 clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dmat *x,
                             const struct clb_dmat *y, cl_mem order)
 {
-    return clb_workspace_launch(workspace, workspace->laswp, "clb_permute_rows",
+    return clb_workspace_launch(workspace, "clb_permute_rows",
                                 CLB_ARGUMENTS(CLB_PLACE(x), CLB_PLACE(y), CLB_ARG(x->rows),
                                               CLB_ARG(x->cols), CLB_ARG(order)));
 }

@@ -7,23 +7,19 @@
 
 /* ---- which sizes ---- */
 
-clb_status clb_check_sizes(struct clb_check_programs *check, const struct clb_check_size *sizes,
+clb_status clb_check_sizes(struct clb_program_check *check, const struct clb_check_size *sizes,
                            size_t count,
                            clb_status (*try_size)(void *context, struct clb_check_size size),
                            void *context)
 {
-    check->known = true;
-    for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++)
-        check->known = check->known && clb_program_is_checked(check->program[i], check->name);
+    check->known = clb_program_is_checked(check->program, check->name);
     clb_log(CLB_LOG_INFO, "check of %s: %s", check->name,
             check->known ? "a small size" : "all sizes");
     clb_status status = CLB_OK;
     for (size_t i = 0; i < (check->known ? 1 : count) && status == CLB_OK; i++)
         status = try_size(context, sizes[i]);
-    for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++) {
-        if (!check->known && status == CLB_OK)
-            clb_program_set_checked(check->runtime, check->program[i], check->name);
-    }
+    if (!check->known && status == CLB_OK)
+        clb_program_set_checked(check->runtime, check->program, check->name);
     return status;
 }
 

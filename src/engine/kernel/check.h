@@ -28,20 +28,20 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 
 /* ---- check.c: what checks share ---- */
 
-/* A check of one or two programs. Its name, which marks programs that have passed, must change when
- * the check does. A new program is checked at all sizes at which its code takes another path, by
+/* A check of a program. Its name, which marks programs that have passed, must change when the check
+ * does. A new program is checked at all sizes at which its code takes another path, by
  * later processes at a single small size. */
-struct clb_check_programs {
+struct clb_program_check {
     const char *name;
     const struct clb_runtime *runtime;
-    const struct clb_program *program[2]; /* the second may be NULL */
+    const struct clb_program *program;
     bool known; /* clb_check_sizes sets it: all sizes have passed before */
 };
 struct clb_check_size {
     size_t m, n, k;
 };
 /* Try these sizes, or the small one, which is the first, and note that all have passed. */
-clb_status clb_check_sizes(struct clb_check_programs *check, const struct clb_check_size *sizes,
+clb_status clb_check_sizes(struct clb_program_check *check, const struct clb_check_size *sizes,
                            size_t count,
                            clb_status (*try_size)(void *context, struct clb_check_size size),
                            void *context) CLB_MUST_CHECK;

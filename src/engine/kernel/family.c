@@ -2,17 +2,12 @@
 #include "kernel.h"
 #include "kernels.h"
 
-const struct clb_source *const clb_sources[] = {&clb_kernel_gemm_portable,
-                                                &clb_kernel_gemm_cpu,
-                                                &clb_kernel_gemm_nv_dmma,
-                                                &clb_kernel_gemm_nv_bf16_sync,
-                                                &clb_kernel_gemm_nv_bf16x6,
-                                                &clb_kernel_gemm_nv_fp16x3,
-                                                &clb_kernel_getf2,
-                                                &clb_kernel_laswp,
-                                                &clb_kernel_potf2,
-                                                &clb_kernel_trsm,
-                                                NULL};
+const struct clb_source *const clb_sources[] = {
+    &clb_kernel_gemm_portable,  &clb_kernel_gemm_cpu,
+    &clb_kernel_gemm_nv_dmma,   &clb_kernel_gemm_nv_bf16_sync,
+    &clb_kernel_gemm_nv_bf16x6, &clb_kernel_gemm_nv_fp16x3,
+    &clb_kernel_getf2,          &clb_kernel_potf2,
+    &clb_kernel_trsm,           NULL};
 
 static bool cpu_fits(const struct clb_gemm_family *family, const size_t *value,
                      const struct clb_device *device, size_t element)

@@ -19,7 +19,7 @@ struct full_check {
     const struct clb_gemm_variant *variant;
     size_t m, n, k;
     bool direct; /* B is read unpacked */
-    const struct clb_check_programs *programs;
+    const struct clb_program_check *program;
     struct clb_trial trial;
     struct clb_buffer *memory[BUFFERS];
 };
@@ -147,7 +147,7 @@ static clb_status check_way(struct full_check *check, const struct way *way)
         .spoils = true,
         .begins_later = true,
         .extreme = way->scaled,
-        .sampled = check->programs->known,
+        .sampled = check->program->known,
         .rounded = clb_families[variant->tuning.family].math == CLB_MATH_FAST};
     struct clb_call call = clb_call_of(clb_routine_of(CLB_KIND_gemm, precision, false));
     const size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
@@ -258,11 +258,11 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
                                            {rows, cols - 1, 1},
                                            {rows + 1, cols + 1, step + 1},
                                            {m + 3, 2 * n + 1, deep + step + 1}};
-    struct clb_check_programs programs = {
-        direct ? "products in place 5" : "products 5", runtime, {variant->program}, false};
-    struct full_check check = {.variant = variant, .direct = direct, .programs = &programs};
+    struct clb_program_check program = {direct ? "products in place 5" : "products 5", runtime,
+                                        variant->program, false};
+    struct full_check check = {.variant = variant, .direct = direct, .program = &program};
     CLB_TRY(clb_queue_set_acquire(runtime, &check.queue_set));
-    clb_status status = clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_size, &check);
+    clb_status status = clb_check_sizes(&program, sizes, CLB_COUNT_OF(sizes), check_size, &check);
     return clb_check_end(check.queue_set) || status != CLB_OK ? status : CLB_ERR_OPENCL;
 }
 
@@ -542,8 +542,7 @@ clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gem
     const struct clb_check_size sizes[] = {{.n = n + 1},     {.n = 1},     {.n = 2}, {.n = n - 1},
                                            {.n = n},         {.n = m - 1}, {.n = m}, {.n = m + 1},
                                            {.n = 2 * m + 3}, {.n = all}};
-    struct clb_check_programs programs = {
-        "triangular products 2", runtime, {variant->program, *variant->shapes}, false};
+    struct clb_program_check program = {"triangular products 2", runtime, variant->program, false};
     const size_t matrix = all * all * clb_precision_size(variant->precision);
     const size_t bytes[] = {matrix, clb_packed_bytes(variant, CLB_OPERAND_A, all, all),
                             clb_packed_bytes(variant, CLB_OPERAND_B, all, all), matrix};
@@ -553,7 +552,7 @@ clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gem
     clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
     CLB_THEN(status, clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes)));
     CLB_THEN(status, clb_gemm_prelaunch_cut(check.queue_set, variant));
-    CLB_THEN(status, clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_order, &check));
+    CLB_THEN(status, clb_check_sizes(&program, sizes, CLB_COUNT_OF(sizes), check_order, &check));
     clb_check_memory_end(runtime, check.memory, CLB_COUNT_OF(bytes),
                          clb_check_end(check.queue_set));
     free(check.host);

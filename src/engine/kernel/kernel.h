@@ -68,8 +68,6 @@ struct clb_gemm_variant {
     struct clb_gemm_tuning tuning;
     const struct clb_gemm_family *family;
     struct clb_program *program;
-    /* Families with has_skip: where the program with those kernels is stored once it is built. */
-    struct clb_program **shapes;
     /* Families with has_direct: whether those kernels may be used, for clb_direct_prepare. NULL in
      * second variants, which were checked with them. */
     struct clb_direct *direct;
@@ -112,7 +110,7 @@ clb_gemm_for(const struct clb_gemm_variant *variant, size_t units, size_t m, siz
     return variant->second == NULL ? variant : clb_gemm_faster(variant, units, m, n, k);
 }
 
-/* Build, launch and check the kernels that has_skip stands for, once for each precision, before
+/* Launch and check the kernels that has_skip stands for, once for each precision, before
  * they are used; nothing without has_skip. CLB_ERR_UNSUPPORTED when one miscalculates. */
 clb_status clb_skip_prepare(struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant) CLB_MUST_CHECK;

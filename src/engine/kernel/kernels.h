@@ -11,7 +11,6 @@ extern const struct clb_source clb_kernel_gemm_nv_bf16_sync;
 extern const struct clb_source clb_kernel_gemm_nv_bf16x6;
 extern const struct clb_source clb_kernel_gemm_nv_fp16x3;
 extern const struct clb_source clb_kernel_getf2;
-extern const struct clb_source clb_kernel_laswp;
 extern const struct clb_source clb_kernel_potf2;
 extern const struct clb_source clb_kernel_trsm;
 

@@ -139,8 +139,8 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
     const bool triangle = chunk->triangle != 0;
     const struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
     return clb_kernel_launch(
-        queue_set, triangle ? *variant->shapes : variant->program,
-        names[triangle][role][chunk->depth_contiguous], &geometry, order,
+        queue_set, variant->program, names[triangle][role][chunk->depth_contiguous], &geometry,
+        order,
         CLB_ARGUMENTS(CLB_ARG(chunk->mem), CLB_ARG(chunk->offset), CLB_ARG(chunk->ld),
                       CLB_ARG(width), CLB_ARG(depth), CLB_ARG(packed), CLB_ARG(offset),
                       CLB_ARG_IF(variant->split, flag), CLB_ARG_IF(triangle, chunk->triangle),
@@ -206,8 +206,7 @@ clb_status clb_product_launch(struct clb_queue_set *queue_set,
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
     geometry.global[0] *= in_parts ? clb_div_up(product->k, depth) : 1;
     return clb_kernel_launch(
-        queue_set, cuts ? *variant->shapes : variant->program, product_kernel(product), &geometry,
-        order,
+        queue_set, variant->program, product_kernel(product), &geometry, order,
         CLB_ARGUMENTS(
             CLB_ARG(m), CLB_ARG(n), CLB_ARG(k), CLB_FACTOR(variant->precision, factors, 0),
             CLB_FACTOR(variant->precision, factors, 1), CLB_ARG(product->a), CLB_ARG(a_offset),

@@ -64,14 +64,13 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 static struct selection {
     struct clb_check check;
     struct clb_gemm_variant variant, plain, second, plain_second, scaled, second_scaled;
-    struct clb_program *shapes;
     struct clb_check skip_check;
     struct clb_direct direct;
 } selections[CLB_PRECISIONS];
 
 const struct clb_gemm_variant *_Atomic clb_gemm_variants[CLB_PRECISIONS];
 
-static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
+static char *build_options(const struct clb_gemm_variant *variant)
 {
     struct clb_text options = {0};
     clb_text_addf(&options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d",
@@ -81,20 +80,18 @@ static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
         if (clb_params[i].kernels && variant->tuning.value[i] != 0)
             clb_text_addf(&options, " -DCLB_%s=%zu", clb_params[i].name, variant->tuning.value[i]);
     }
-    if (shapes)
-        clb_text_addf(&options, " -DCLB_SHAPES=1");
     if (options.failed)
         clb_text_free(&options);
     return options.data;
 }
 
-static clb_status variant_build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                bool shapes, struct clb_program **program)
+static clb_status variant_build(struct clb_runtime *runtime, struct clb_gemm_variant *variant)
 {
-    char *options = build_options(variant, shapes);
+    char *options = build_options(variant);
     if (options == NULL)
         return CLB_ERR_NOMEM;
-    clb_status status = clb_program_get(runtime, variant->family->source, options, program);
+    clb_status status =
+        clb_program_get(runtime, variant->family->source, options, &variant->program);
     free(options);
     return status;
 }
@@ -111,7 +108,7 @@ static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_v
                                clb_precision_real_size(variant->precision)) ||
         value[CLB_PARAM_KU] % clb_precision_parts(variant->precision) != 0)
         return CLB_ERR_UNSUPPORTED;
-    return variant_build(runtime, variant, false, &variant->program);
+    return variant_build(runtime, variant);
 }
 
 static clb_status check_products(struct clb_runtime *runtime,
@@ -276,7 +273,6 @@ static clb_status choose_second(const struct wish *wish, struct clb_gemm_variant
                 clb_status_name(status));
         return CLB_OK;
     }
-    second->shapes = first->shapes;
     second->plain = first->plain;
     first->second = second;
     return CLB_OK;
@@ -301,7 +297,6 @@ static clb_status select_variant(void *argument)
     CLB_TRY(clb_step_need(wish.runtime, CLB_STEP_GEMM, wish.precision));
     selection->direct.runtime = wish.runtime;
     clb_status status = variant_choose(&wish, variant);
-    variant->shapes = &selection->shapes;
     variant->too_slow = variant->rate > 0 && variant->rate < CLB_LEAST_RATE && clb_rates_decide();
     if (status == CLB_OK && variant->too_slow)
         clb_rate_note_slow(&wish.runtime->device, wish.precision, variant->name, variant->rate);
@@ -311,7 +306,6 @@ static clb_status select_variant(void *argument)
     wish.which = 1;
     wish.math = CLB_MATH_STRICT;
     status = variant_choose(&wish, plain);
-    plain->shapes = &selection->shapes; /* split families have none themselves */
     CLB_THEN(status, choose_second(&wish, plain, &selection->plain_second));
     variant->plain = plain;
     selection->second.plain = plain;
@@ -353,11 +347,10 @@ struct skip_task {
     const struct clb_gemm_variant *variant;
 };
 
-static clb_status build_and_check_skip(void *argument)
+static clb_status launch_and_check_skip(void *argument)
 {
     const struct skip_task *task = argument;
     clb_status status = clb_step_need(task->runtime, CLB_STEP_SKIP, task->variant->precision);
-    CLB_THEN(status, variant_build(task->runtime, task->variant, true, task->variant->shapes));
     return status == CLB_OK ? clb_gemm_check_skip(task->runtime, task->variant) : status;
 }
 
@@ -367,6 +360,6 @@ clb_status clb_skip_prepare(struct clb_runtime *runtime, const struct clb_gemm_v
     if (!variant->family->has_skip)
         return CLB_OK;
     return clb_check_once(&selections[variant->precision].skip_check,
-                          "triangular products are not the device's", build_and_check_skip, &task,
+                          "triangular products are not the device's", launch_and_check_skip, &task,
                           sizeof task);
 }

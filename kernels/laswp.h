@@ -6,12 +6,10 @@
  * the first nb, to the top rows, are written side by side.
  *
  * Elements are copied as they are, CLB_SIZE bytes each. Offsets and leading dimensions count
- * elements. The grids have any number of work-groups: each takes a share of the columns.
- *
- * CLB_CPU = 1: local size 1, CLB_CPU = 0: local size CLB_WG, a work-group on each column. A call
- * has at most CLB_MOVES moves.
+ * elements. The grids have any number of work-groups: each takes a share of the columns. A call has
+ * at most CLB_MOVES moves.
  */
-#include "common.h"
+#define CLB_SIZE (4 << CLB_DOUBLE << CLB_COMPLEX)
 
 #if CLB_SIZE == 4
 typedef uint element;
@@ -21,13 +19,7 @@ typedef uint2 element;
 typedef uint4 element;
 #endif
 
-#if CLB_CPU
-#define CLB_ITEMS 1
-#else
-#define CLB_ITEMS CLB_WG
-#endif
-#define NOBODY     0xffffffffu
-#define CLB_KERNEL CLB_KERNEL_OF(CLB_ITEMS)
+#define NOBODY 0xffffffffu
 
 /* Complex numbers in the caller's memory are aligned to their parts only. */
 static inline element load_element(global const uint *x, ulong at)
