@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DAY 86400 /* seconds */
+#define MINUTE 60 /* seconds */
+#define DAY    86400
 
 static bool is_pocl(const char *platform_name)
 {
@@ -203,8 +204,16 @@ static bool end_program(const char *path, struct visit *visit)
 /* Levels below the cache's folder: two letters, a program, its files and the folders of kernels. */
 enum { CACHE, LETTERS, PROGRAM };
 
-/* Whoever may write to a folder may have this program run his code. PoCL leaves an empty temporary
- * file in each process. */
+/* Each process of PoCL leaves a temporary file that is empty and has no ending; it only needs the
+ * name. Those with an ending hold what is being compiled. */
+static bool is_left_over(const FTSENT *file)
+{
+    const time_t age = time(NULL) - file->fts_statp->st_mtime;
+    return strncmp(file->fts_name, "tempfile_", 9) == 0 &&
+           age > (strchr(file->fts_name, '.') == NULL ? MINUTE : DAY);
+}
+
+/* Whoever may write to a folder may have this program run his code. */
 static bool look_at(FTS *tree, FTSENT *entry, struct visit *visit)
 {
     const bool begins = entry->fts_info == FTS_D;
@@ -218,7 +227,7 @@ static bool look_at(FTS *tree, FTSENT *entry, struct visit *visit)
     if (entry->fts_level == LETTERS && unread)
         return false;
     if (entry->fts_level == LETTERS && entry->fts_info == FTS_F && !visit->store &&
-        strncmp(name, "tempfile_", 9) == 0 && time(NULL) - entry->fts_statp->st_mtime > DAY)
+        is_left_over(entry))
         unlink(entry->fts_accpath);
     if (entry->fts_level < PROGRAM)
         return true;
