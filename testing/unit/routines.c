@@ -747,8 +747,8 @@ static void by_kind_of_next(void *unused)
 /* Kernels that don't build cost the routines that need them, never the device. */
 static void build_failure(void *unused)
 {
-    static const clb_routine order[] = {CLB_ROUTINE_dsymm, CLB_ROUTINE_dsyrk, CLB_ROUTINE_dtrmm,
-                                        CLB_ROUTINE_dsyrk, CLB_ROUTINE_dtrmm, CLB_ROUTINE_dsymm};
+    static const clb_routine order[] = {CLB_ROUTINE_dsymm, CLB_ROUTINE_dtrsm,  CLB_ROUTINE_dgetrf,
+                                        CLB_ROUTINE_dtrsm, CLB_ROUTINE_dgetrf, CLB_ROUTINE_dsymm};
     (void)unused;
     setenv("CLBLAS_SHIM_CACHE_DIR", "none", 1);
     setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
@@ -766,8 +766,8 @@ static void build_failure(void *unused)
             fake_cl_arm(1, CL_BUILD_PROGRAM_FAILURE, true);
     }
     expect(fake_cl.failures == 1, "%ld builds failed", fake_cl.failures);
-    expect_declined("dsyrk_", "cost", 2);
-    expect_declined("dtrmm_", "cost", 2);
+    expect_declined("dtrsm_", "cost", 2);
+    expect_declined("dgetrf_", "cost", 2);
     expect(reported("dsymm_", "device") == 2, "the device was not used any more");
 }
 
