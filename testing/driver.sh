@@ -40,11 +40,14 @@ else
     /bin/sh "$here/../build-aux/tap-driver.sh" "$@"
     status=$?
 fi
+times >"$results.times" # in this shell: a subshell has had no children
 awk -v name="$name" -v seconds=$(($(date +%s) - begin)) '
+    NR == FNR { gsub(/[ms]/, " "); cpu = FNR == 2 ? 60 * ($1 + $3) + $2 + $4 : 0; next }
     /^:test-result: / { count[$2]++ }
     END {
         failed = count["FAIL"] + count["XPASS"] + count["ERROR"]
-        printf "END: %s: %d passed, %s%d skipped, %d s\n", name, count["PASS"] + count["XFAIL"],
-            failed ? failed " FAILED, " : "", count["SKIP"], seconds
-    }' "$results" 2>/dev/null
+        printf "END: %s: %d passed, %s%d skipped, %d s (CPUs %d s)\n", name,
+            count["PASS"] + count["XFAIL"], failed ? failed " FAILED, " : "", count["SKIP"], seconds, cpu
+    }' "$results.times" "$results" 2>/dev/null
+rm -f "$results.times"
 exit $status
