@@ -2,7 +2,8 @@
 # The log driver of all tests: automake's for TAP, in two turns at a time, and a line when a test has ended.
 #
 # Each test may use all CPUs, its limits of time allow for one neighbour, and some watch the time, threads or
-# memory. However many jobs make has, two tests run at once, or one for every four CPUs.
+# memory. However many jobs make has, two tests run at once, or one for every four CPUs, and beside them one of
+# those that mostly wait.
 #
 # usage: driver.sh --test-name NAME --log-file LOG --trs-file RESULTS ... -- COMMAND
 name= results= option=
@@ -14,18 +15,24 @@ for argument; do
     option=$argument
 done
 here=$(dirname "$0")
-turns=$(($(nproc 2>/dev/null || echo 1) / 4))
+turn=0 turns=$(($(nproc 2>/dev/null || echo 1) / 4))
 [ $turns -ge 2 ] || turns=2
+case ${name#testing/} in
+interpose/probe.test | interpose/startup.test | interpose/signals.test | interpose/streams.test | \
+    command/progress.test | unit/enqueuer | unit/progress | unit/route | unit/spawn)
+    turn=$turns turns=$((turns + 1))
+    ;;
+esac
 mkdir -p testing/turns
 
 # In the first free turn; 75: there is none. The test does not inherit the lock (-o): what it leaves running
 # would keep it.
 in_a_turn()
 {
-    turn=0
-    while [ $turn -lt $turns ]; do
-        turn=$((turn + 1))
-        flock -n -o -E 75 testing/turns/$turn /bin/sh "$here/../build-aux/tap-driver.sh" "$@"
+    free=$turn
+    while [ $free -lt $turns ]; do
+        free=$((free + 1))
+        flock -n -o -E 75 testing/turns/$free /bin/sh "$here/../build-aux/tap-driver.sh" "$@"
         status=$?
         [ $status = 75 ] || return $status
     done
