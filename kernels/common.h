@@ -1,14 +1,6 @@
 /* What every kernel file begins with: its precision, and names that depend on it. The host defines
- * CLB_DOUBLE and CLB_COMPLEX, unless the kernels only copy. */
-
-/* 0: float, 1: double. */
-#ifndef CLB_DOUBLE
-#define CLB_DOUBLE 0
-#endif
-/* 1: the caller's elements are complex numbers, interleaved pairs (re, im). */
-#ifndef CLB_COMPLEX
-#define CLB_COMPLEX 0
-#endif
+ *   CLB_DOUBLE   0: float, 1: double
+ *   CLB_COMPLEX  1: the caller's elements are complex numbers, interleaved pairs (re, im) */
 
 #if CLB_DOUBLE
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

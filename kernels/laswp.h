@@ -7,7 +7,7 @@
  *
  * Elements are copied as they are, CLB_SIZE bytes each. Offsets and leading dimensions count
  * elements. The grids have any number of work-groups: each takes a share of the columns. A call has
- * at most CLB_MOVES moves.
+ * at most CLB_MOVES moves. trsm.cl, which includes this, defines the work-items of a group.
  */
 #define CLB_SIZE (4 << CLB_DOUBLE << CLB_COMPLEX)
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What the first call of a routine takes beyond later ones, with kernels compiled and the driver started.
 
-usage: first.py BUILD [--sizes N,N,...] [--routines dgetrf,...] [--later N]
+usage: first.py BUILD [--sizes N,N,...] [--routines dgetrf,...] [--later N] [--processes N]
 
 BUILD is a build folder, or a library. Each routine and size runs in a process of its own with mode `always`, in a
 cache of its own, whose kernels have been compiled and checked by a process before it, whose results were not
-verified: so the first call is verified, as it is when a program first uses a routine. Other variables of the shim
+verified: so the first call is verified, as it is when a program first uses a routine. With several processes, each
+with a copy of that cache, medians are printed. Other variables of the shim
 (CLBLAS_SHIM_DEVICE and so on) are the caller's.
 """
 import argparse
@@ -113,13 +114,20 @@ def library_of(build):
 def measure(arguments, name, n):
     folder = tempfile.mkdtemp(prefix="first-")
     command = [sys.executable, __file__, arguments.build, "--run", name, str(n), "--later", str(arguments.later)]
-    environment = dict(os.environ, CLBLAS_SHIM="always", CLBLAS_SHIM_CACHE_DIR=folder)
+    compiled, copy = os.path.join(folder, "compiled"), os.path.join(folder, "copy")
+    environment = dict(os.environ, CLBLAS_SHIM="always", CLBLAS_SHIM_CACHE_DIR=copy)
+    results = []
     try:
-        subprocess.run(command, env=dict(environment, CLBLAS_SHIM_VERIFY="0"), check=True, stdout=subprocess.PIPE)
-        result = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        subprocess.run(command, env=dict(environment, CLBLAS_SHIM_CACHE_DIR=compiled, CLBLAS_SHIM_VERIFY="0"),
+                       check=True, stdout=subprocess.PIPE)
+        for _ in range(arguments.processes):
+            shutil.copytree(compiled, copy)
+            result = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+            results.append([float(word) for word in result.stdout.split()])
+            shutil.rmtree(copy)
     finally:
         shutil.rmtree(folder)
-    return [float(word) for word in result.stdout.split()]
+    return [statistics.median(column) for column in zip(*results)]
 
 
 def main():
@@ -128,6 +136,7 @@ def main():
     parser.add_argument("--sizes", default="3000")
     parser.add_argument("--routines", default=ROUTINES)
     parser.add_argument("--later", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.run:
