@@ -26,7 +26,7 @@ skip-ends-early    | kernels/cpu_product.h          | s/end = min(end, (int)row_
 skip-begins-late   | kernels/cpu_product.h          | s/begin = max(begin, (int)col + cut\.b);/begin = max(begin, (int)col + cut.b + 2 * CLB_KU);/ | testing/unit/level3
 wanted-edge        | kernels/cpu_product.h          | s/(int)row + cut\.c >= (int)(col + CLB_PARTS \* CLB_NR)/(int)row + cut.c >= (int)col/ | testing/unit/level3
 triangle-diagonal  | kernels/gemm_cpu.cl           | s/behind > 0 : behind < 0/behind > 1 : behind < 0/               | testing/unit/level3
-pack-conjugate     | kernels/gemm_cpu.cl            | s/CLB_PAIRS(0, conj ? CLB_SIGN : 0)/CLB_PAIRS(0, 0)/             | testing/unit/gemm
+pack-conjugate     | kernels/gemm_cpu.cl            | s/CLB_PAIRS(0, conj ? CLB_SIGN : 0)/CLB_PAIRS(0, 0)/             | testing/unit/check testing/unit/level3
 pack-tail          | kernels/gemm_cpu.cl            | s/dst\[i\] = src\[i\];/dst[i] = 0;/                                | testing/unit/gemm
 move-itself        | kernels/laswp.h                | s/column + moves\[k\]\.y);/column + moves[k].x);/                  | testing/unit/getrf testing/unit/trsm
 solve-conjugate    | kernels/trsm.cl                | s/x\.odd = -x\.odd;/x.odd = x.odd;/                             | testing/unit/trsm
