@@ -247,7 +247,7 @@ struct clb_thread_state {
 };
 
 /* Called by the program's thread before and after any code that may enter the OpenCL driver. In
- * between signals are blocked, but for some at their default, the floating-point environment is the
+ * between the signals that have a handler are blocked, the floating-point environment is the
  * default and cancellation is disabled; errno is restored at the end. */
 void clb_thread_state_save(struct clb_thread_state *state);
 void clb_thread_state_restore(const struct clb_thread_state *state);

@@ -2,11 +2,11 @@
  * that drivers install.)
  *
  * A thread that enters the driver blocks the signals that have a handler, because a handler may
- * jump out of the driver. Those of terminals and job schedulers are not blocked at their default,
- * so they end or stop the program at once. Threads of the shim, and those that drivers make in
- * them, block all. SIGPIPE and SIGXFSZ are always blocked: one that the driver's or our own writing
- * raises is removed. The floating-point environment is the default meanwhile: worker threads of
- * PoCL 3.1 inherit trapping from the thread that creates them. */
+ * jump out of the driver. Signals at their default are not blocked, so they end or stop the program
+ * at once. Threads of the shim, and those that drivers make in them, block all. SIGPIPE and SIGXFSZ
+ * are always blocked: one that the driver's or our own writing raises is removed. The
+ * floating-point environment is the default meanwhile: worker threads of PoCL 3.1 inherit trapping
+ * from the thread that creates them. */
 #include "host.h"
 
 #include <errno.h>
@@ -27,12 +27,13 @@ static void list_asynchronous(sigset_t *set)
         sigdelset(set, synchronous[i]);
 }
 
-/* The asynchronous ones without those that would end or stop the program now and that terminals and
- * job schedulers send. Others at their default wait for the end of the call: to ask for one takes a
- * quarter of a microsecond. */
+/* The asynchronous ones without those that would end or stop the program now. Nobody sends others,
+ * the real-time signals, to a program that has no handler for them. */
 static void list_deferred(sigset_t *set)
 {
-    static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+    static const int ending[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGALRM,  SIGTERM, SIGUSR1,
+                                 SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU,  SIGPROF, SIGVTALRM,
+                                 SIGIO,   SIGXCPU, SIGPWR,  SIGSTKFLT};
     list_asynchronous(set);
     for (size_t i = 0; i < CLB_COUNT_OF(ending); i++) {
         struct sigaction now;
