@@ -57,8 +57,9 @@ static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buf
     return status;
 }
 
-/* Work-groups that share a huge page would each clear all of it: 72 MB took 63 ms in a first call
- * of dgetrf_, 10 by threads that clear whole pages (PoCL 3.1, two CPUs, 2026-11). */
+/* A kernel that was the first to touch 72 MB, in pieces of 1 MB by two threads, took 63 ms, 10
+ * where threads had cleared whole huge pages before (a first dgetrf_ of 3000, PoCL 3.1, 2026-11).
+ */
 static void populate(void *context, size_t thread, size_t begin, size_t end)
 {
     char *memory = context;
