@@ -1,9 +1,10 @@
 /* Signal handlers that a driver installs are removed: LLVM replaces 15 dispositions when it first
- * compiles. Only handlers in objects that were loaded by a driver task are removed, and replaced
- * by the program's latest disposition; a handler that another thread of the program installs
- * meanwhile stays. */
+ * writes a file. Only handlers in objects that were loaded by a driver task are removed, and
+ * replaced by the program's latest disposition; a handler that another thread of the program
+ * installs meanwhile stays. */
 #include "process.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ static struct sigaction program[SIGNALS + 1];         /* the program's dispositi
 static bool known[SIGNALS + 1];
 static struct objects programs; /* objects that were loaded when the task began */
 static struct objects drivers;  /* objects that tasks have loaded */
+static const char *llvm;        /* the one of them that is to install its handlers */
 
 static bool contains(const struct objects *objects, const void *headers)
 {
@@ -51,6 +53,8 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *list)
         objects->capacity = capacity;
     }
     objects->headers[objects->count++] = info->dlpi_phdr;
+    if (objects == &drivers && strstr(info->dlpi_name, "/libLLVM") != NULL)
+        llvm = info->dlpi_name;
     return 0;
 }
 
@@ -111,17 +115,43 @@ static void put_back(int number)
     sigaction(number, &replaced, NULL);
 }
 
-static void look_at_dispositions(void)
+/* Returns how many of the driver's handlers there were. */
+static int look_at_dispositions(void)
 {
+    int count = 0;
     for (int number = 1; number <= SIGNALS; number++) {
         struct sigaction now;
         if (!known[number] || sigaction(number, NULL, &now) != 0 || is_same(&now, &program[number]))
             continue;
-        if (is_drivers(&now))
+        if (is_drivers(&now)) {
             put_back(number);
-        else
+            count++;
+        } else {
             program[number] = now;
+        }
     }
+    return count;
+}
+
+/* A signal that LLVM's handler takes, in the millisecond until it is seen, deletes the file that is
+ * being written, and the kernel does not compile. LLVM installs its handlers once, and again when
+ * one of them has run: so it does that here, before it writes a file, until none has run. */
+static void have_llvm_install(void)
+{
+    void *library = llvm != NULL ? dlopen(llvm, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (library == NULL)
+        return;
+    /* llvm::sys::SetInterruptFunction: NULL, as it is, which installs the handlers. */
+    void (*install)(void (*)(void)) =
+        (void (*)(void (*)(void)))dlsym(library, "_ZN4llvm3sys20SetInterruptFunctionEPFvvE");
+    for (int i = 0, now = 0, before = 0; i < 10 && install != NULL; i++, before = now) {
+        install(NULL);
+        now = look_at_dispositions();
+        if (before > 0 && now == 0)
+            break;
+    }
+    dlclose(library);
+    llvm = NULL;
 }
 
 static bool no_program;
@@ -165,6 +195,7 @@ void clb_signals_end_task(void)
     clb_lock(&lock);
     task_runs = false;
     iterate_objects(note_object, &drivers);
+    have_llvm_install();
     look_at_dispositions();
     clb_unlock(&lock);
 }
