@@ -3,10 +3,11 @@
  *
  * A thread that enters the driver blocks the signals that have a handler, because a handler may
  * jump out of the driver. Signals at their default are not blocked, so they end or stop the program
- * at once. Threads of the shim, and those that drivers make in them, block all. SIGPIPE and SIGXFSZ
- * are always blocked: one that the driver's or our own writing raises is removed. The
- * floating-point environment is the default meanwhile: worker threads of PoCL 3.1 inherit trapping
- * from the thread that creates them. */
+ * at once; those of a product's thread when the device has its first commands, since asking for
+ * their handlers then costs nothing. Threads of the shim, and those that drivers make in them,
+ * block all. SIGPIPE and SIGXFSZ are always blocked: one that the driver's or our own writing
+ * raises is removed. The floating-point environment is the default meanwhile: worker threads of
+ * PoCL 3.1 inherit trapping from the thread that creates them. */
 #include "host.h"
 
 #include <errno.h>
@@ -27,14 +28,13 @@ static void list_asynchronous(sigset_t *set)
         sigdelset(set, synchronous[i]);
 }
 
-/* The asynchronous ones without those that would end or stop the program now. Nobody sends others,
- * the real-time signals, to a program that has no handler for them. */
-static void list_deferred(sigset_t *set)
+/* Leaves out those that would end or stop the program now. Nobody sends others, the real-time
+ * signals, to a program that has no handler for them. */
+static void leave_out_defaults(sigset_t *set)
 {
     static const int ending[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGALRM,  SIGTERM, SIGUSR1,
                                  SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU,  SIGPROF, SIGVTALRM,
                                  SIGIO,   SIGXCPU, SIGPWR,  SIGSTKFLT};
-    list_asynchronous(set);
     for (size_t i = 0; i < CLB_COUNT_OF(ending); i++) {
         struct sigaction now;
         if (sigaction(ending[i], NULL, &now) == 0 && !clb_signal_has_handler(&now))
@@ -95,12 +95,31 @@ void clb_signals_remove_raised(const sigset_t *before)
     }
 }
 
-void clb_thread_state_save(struct clb_thread_state *state)
+/* The state of a thread that blocks signals at their default, too. */
+static CLB_THREAD const struct clb_thread_state *all_blocked;
+
+void clb_signals_let_through(void)
+{
+    sigset_t block;
+    if (all_blocked == NULL)
+        return;
+    list_asynchronous(&block);
+    leave_out_defaults(&block);
+    sigorset(&block, &block, &all_blocked->mask);
+    all_blocked = NULL;
+    pthread_sigmask(SIG_SETMASK, &block, NULL);
+}
+
+void clb_thread_state_save(struct clb_thread_state *state, bool lets_through)
 {
     sigset_t block;
     state->error = errno;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state->cancel_state);
-    list_deferred(&block);
+    list_asynchronous(&block);
+    if (lets_through)
+        leave_out_defaults(&block);
+    else
+        all_blocked = state;
     pthread_sigmask(SIG_BLOCK, &block, &state->mask);
     sigemptyset(&state->pending); /* only what was blocked can have been pending */
     if (sigismember(&state->mask, SIGPIPE) == 1 || sigismember(&state->mask, SIGXFSZ) == 1)
@@ -115,6 +134,8 @@ void clb_thread_state_restore(const struct clb_thread_state *state)
     fesetenv(&state->environment);
     clb_inside_add(-1);
     clb_signals_remove_raised(&state->pending);
+    if (all_blocked == state)
+        all_blocked = NULL;
     pthread_sigmask(SIG_SETMASK, &state->mask, NULL);
     pthread_setcancelstate(state->cancel_state, NULL);
     errno = state->error;

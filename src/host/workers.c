@@ -65,6 +65,7 @@ static void find_in_parallel(void)
 void clb_workers_lend(struct clb_workers *team, size_t wanted, bool forced)
 {
     *team = (struct clb_workers){0};
+    clb_signals_let_through();
     if (!forced) {
         static pthread_once_t once = PTHREAD_ONCE_INIT;
         cpu_set_t cpus; /* that this thread may use, also the one it runs on */

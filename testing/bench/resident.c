@@ -14,7 +14,7 @@ struct clb_runtime *resident_start_device(void)
 {
     clb_runtime_state state;
     struct clb_thread_state before;
-    clb_thread_state_save(&before);
+    clb_thread_state_save(&before, true);
     struct clb_runtime *runtime = clb_runtime_get(&state);
     clb_thread_state_restore(&before);
     if (runtime == NULL)

@@ -435,7 +435,7 @@ static void guest(void *unused)
     feenableexcept(FE_DIVBYZERO);
     feraiseexcept(FE_INEXACT);
     errno = 77;
-    clb_thread_state_save(&saved);
+    clb_thread_state_save(&saved, true);
     errno = 1;
     expect(fegetround() == FE_TONEAREST && fegetexcept() == 0, "the environment inside");
     pthread_sigmask(SIG_SETMASK, NULL, &now);
@@ -498,28 +498,30 @@ static void task_dispositions(void *unused)
     expect(got.sa_handler == SIG_IGN, "what was ignored meanwhile is");
 }
 
-/* Not blocked inside the guard. */
-static void pending_default(void *unused)
+/* Not blocked inside the guard, or not after clb_signals_let_through. */
+static void pending_default(void *later)
 {
     struct clb_thread_state saved;
-    (void)unused;
     signal(SIGTERM, SIG_DFL);
-    clb_thread_state_save(&saved);
+    clb_thread_state_save(&saved, later == NULL);
     kill(getpid(), SIGTERM);
+    if (later == NULL)
+        sleep(20);
+    clb_signals_let_through();
     sleep(20);
     clb_thread_state_restore(&saved);
 }
 
-static void pending_for_program(void *unused)
+static void pending_for_program(void *later)
 {
     struct clb_thread_state saved;
     sigset_t term, now;
-    (void)unused;
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &term, NULL);
     signal(SIGINT, handler);
-    clb_thread_state_save(&saved);
+    clb_thread_state_save(&saved, later == NULL);
+    clb_signals_let_through();
     kill(getpid(), SIGTERM);
     kill(getpid(), SIGINT);
     usleep(300000);
@@ -546,7 +548,7 @@ static void raised_by_driver(void *pends)
     if (pends != NULL)
         raise(SIGPIPE);
     expect(pipe(ends) == 0 && close(ends[0]) == 0, "a pipe");
-    clb_thread_state_save(&saved);
+    clb_thread_state_save(&saved, true);
     expect(write(ends[1], "", 1) < 0 && errno == EPIPE, "written");
     clb_thread_state_restore(&saved);
     sigpending(&now);
@@ -723,10 +725,14 @@ int main(void)
     tap_child("only a driver's signal handlers are undone", 30, task_dispositions, NULL);
     tap_child("SIGPIPE that is raised inside the guard is removed", 30, raised_by_driver, NULL);
     tap_child("and one that the program had before is not", 30, raised_by_driver, &seed);
-    int ended = run_child(30, pending_default, NULL, NULL, 0);
-    tap_ok(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGTERM,
-           "a signal at its default ends a program that is inside the guard");
-    tap_child("signals that the program blocks or handles wait", 30, pending_for_program, NULL);
+    for (int later = 0; later < 2; later++) {
+        void *argument = later ? &seed : NULL;
+        int ended = run_child(30, pending_default, argument, NULL, 0);
+        tap_ok(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGTERM,
+               "a signal at its default ends a program that is inside the guard");
+        tap_child("signals that the program blocks or handles wait", 30, pending_for_program,
+                  argument);
+    }
     tap_child("a fork while a library is loaded: the child's dynamic linker is whole", 60, forks,
               NULL);
     tap_child("a child forked while another thread holds sixteen locks takes them all", 30,

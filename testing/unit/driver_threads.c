@@ -47,7 +47,7 @@ static void body(void *argument)
     clb_runtime_state state;
     struct clb_thread_state guest;
     bool apart;
-    clb_thread_state_save(&guest);
+    clb_thread_state_save(&guest, true);
     const struct clb_runtime *runtime = clb_runtime_get(&state);
     clb_thread_state_restore(&guest);
     if (!expect(runtime != NULL, "no device"))

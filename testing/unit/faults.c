@@ -863,6 +863,25 @@ static void count_running_time(void *unused)
     exit(expect_failures() != 0);
 }
 
+/* A second into a call that would wait for its device for an hour. */
+static void end_by_signal(void *unused)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGTERM};
+    uint64_t problem = 1;
+    timer_t timer;
+    (void)unused;
+    setenv("CLBLAS_SHIM_KERNEL", "portable", 1);
+    routed_set_device(true);
+    routed_set_up("always", PARAMS ",gemm.hang=3600000");
+    any_call_run(CLB_ROUTINE_dgemm, &problem);
+    fake_cl_skip(1, FAKE_NEVER_ENDS);
+    signal(SIGTERM, SIG_DFL);
+    expect(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 &&
+               timer_settime(timer, 0, &(struct itimerspec){.it_value = {1, 0}}, NULL) == 0,
+           "a timer");
+    any_call_run(CLB_ROUTINE_dgemm, &problem);
+}
+
 /* ---- results ---- */
 
 /* A line for each fault. In full a cell has all of its runs. */
@@ -969,6 +988,11 @@ int main(int count, char **arguments)
     if (options.filter_count == 0)
         tap_child("while the process is stopped a device does not hang", LIMIT, count_running_time,
                   NULL);
+    if (options.filter_count == 0) {
+        const int ended = run_child(LIMIT, end_by_signal, NULL, NULL, 0);
+        tap_ok(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGTERM,
+               "a signal at its default ends a program whose device hangs");
+    }
     if (options.page != NULL)
         write_page(options.page);
     return tap_done();

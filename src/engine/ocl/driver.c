@@ -151,6 +151,7 @@ static bool await_running(bool may_always_leave)
     const double begin = clb_now();
     double pause = LOOK_SECONDS;
     const struct driver_task *awaited = running;
+    clb_signals_let_through();
     while (running == awaited && awaited != NULL) {
         const double now = clb_now();
         const bool tells = now >= begin + SECONDS_BEFORE_TELLING;

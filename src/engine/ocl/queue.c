@@ -413,7 +413,9 @@ clb_status clb_queue_flush_now(struct clb_queue *queue)
 
 clb_status clb_queue_flush(struct clb_queue *queue)
 {
-    return queue_ask(queue, clb_queue_flush_now, false);
+    const clb_status status = queue_ask(queue, clb_queue_flush_now, false);
+    clb_signals_let_through();
+    return status;
 }
 
 static clb_status queue_error(struct clb_queue *queue)

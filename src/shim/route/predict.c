@@ -216,7 +216,7 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
 void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
 {
     struct clb_thread_state thread_state;
-    clb_thread_state_save(&thread_state); /* a handler must not jump out of the locks */
+    clb_thread_state_save(&thread_state, true); /* a handler must not jump out of the locks */
     const struct clb_next_library next = clb_decide_next(NULL, entry->target);
     const struct clb_cost_machine owner = {.device = clb_device_expected(), .next = next};
     seconds = undisturbed(seconds, owner.device, entry->cpu_begin);

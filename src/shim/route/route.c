@@ -129,7 +129,7 @@ static clb_reason run_and_learn(struct clb_run *run)
 static clb_reason run_on_device(struct clb_run *run)
 {
     struct clb_thread_state thread_state;
-    clb_thread_state_save(&thread_state);
+    clb_thread_state_save(&thread_state, run->call->kind != CLB_KIND_gemm);
     const bool before = clb_thread_inside;
     clb_thread_inside = true;
     const double time_limit = clb_driver_set_time_limit(INFINITY);
@@ -174,7 +174,7 @@ static void close_lapacke(struct clb_run *run, bool computed)
     struct clb_thread_state thread_state;
     if (!clb_run_is_lapacke(run))
         return;
-    clb_thread_state_save(&thread_state);
+    clb_thread_state_save(&thread_state, true);
     clb_lapacke_close(run, computed);
     clb_thread_state_restore(&thread_state);
 }

@@ -99,6 +99,7 @@ clb_reason clb_verify_begin(struct clb_run *run)
     const double share = clb_config_get()->verify;
     if (!(share < 0 ? is_first_use(run) : is_in_share(share)))
         return CLB_REASONS;
+    clb_signals_let_through();
     const double begin = clb_trace_wanted() ? clb_now() : 0;
     run->verification = calloc(1, sizeof *run->verification);
     const clb_status status = run->verification != NULL ? copy_outputs(run) : CLB_ERR_NOMEM;
@@ -154,7 +155,7 @@ bool clb_verify_end(struct clb_run *run)
     bool right = true;
     if (run->status != CLB_OK && run->written == 0)
         return true;
-    clb_thread_state_save(&thread_state);
+    clb_thread_state_save(&thread_state, true);
     const double begin = clb_trace_wanted() ? clb_now() : 0;
     if (clb_judge(&question, &verdict) == CLB_OK)
         right = end_verification(run, &verdict);

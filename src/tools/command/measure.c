@@ -23,7 +23,7 @@ bool clb_measure_start(struct clb_measure *measure, clb_precision precision)
     if (helper == NULL)
         return false;
     setenv("CLBLAS_SHIM_PROBE", helper, 0);
-    clb_thread_state_save(&before);
+    clb_thread_state_save(&before, true);
     *measure = (struct clb_measure){.runtime = clb_runtime_get(&state), .precision = precision};
     clb_thread_state_restore(&before);
     clb_helper_become(CLB_HELPER_NONE, NULL);
