@@ -152,8 +152,13 @@ class Peer:
                    CLBLAS_SHIM_STATS="/dev/null", POCL_MAX_PTHREAD_COUNT=threads,
                    OPENBLAS_NUM_THREADS=threads, CLBLAS_SHIM_PARAMS=parameters)
         env.setdefault("CLBLAS_SHIM_NEXT", "libopenblas.so.0")
+        self.arguments = (build, command, threads, parameters)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env=env)
+
+    def again(self):
+        self.process.communicate()
+        return Peer(*self.arguments)
 
     def ask(self, task):
         try:
@@ -188,9 +193,12 @@ def take_turns(peers, task, seconds):
 
 
 def compare(label, peers, task, seconds, column):
-    """True unless the new build is slower twice."""
+    """True unless the new build is slower twice, the second time in new processes: where the memory of one lies
+    makes a row differ by 4 %."""
     medians = []
     while len(medians) < 2 and (not medians or medians[0] < 0.98):
+        if medians:
+            peers[:] = [peer.again() for peer in peers]
         result = take_turns(peers, task, seconds)
         if result is None:
             print(f"{label:18} failed", flush=True)
