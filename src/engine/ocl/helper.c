@@ -212,9 +212,10 @@ char *clb_step_describe(const struct clb_device *device, clb_helper_step step,
 {
     const struct clb_config *config = clb_config_get();
     struct clb_text text = {0};
-    clb_text_addf(&text, "%s:%c %016llx %d %s\n", step_names[step], "sdcz"[precision],
-                  (unsigned long long)hash_kernels(device), (int)config -> math,
-                  config -> kernel != NULL ? config -> kernel : "");
+    char name[64];
+    clb_step_format(name, sizeof name, step, precision);
+    clb_text_addf(&text, "%s %016llx %d %s\n", name, (unsigned long long)hash_kernels(device),
+                  (int)config->math, config->kernel != NULL ? config->kernel : "");
     clb_text_add(&text, config->params != NULL ? config->params : "");
     if (text.failed)
         clb_text_free(&text);
@@ -400,8 +401,9 @@ void clb_rate_note_slow(const struct clb_device *device, clb_precision precision
 {
     struct clb_rate_decision decision = {
         .dropped_rate = rate, .used = CLB_LEAST_NAME, .used_rate = CLB_LEAST_RATE};
-    snprintf(decision.dropped, sizeof decision.dropped, "%s in %c on %s", name, "sdcz"[precision],
-             device -> name);
+    const char letter = "sdcz"[precision];
+    snprintf(decision.dropped, sizeof decision.dropped, "%s in %c on %s", name, letter,
+             device->name);
     clb_rate_note(&decision);
 }
 

@@ -189,12 +189,13 @@ bool clb_tune_is_sensible(clb_family family, const size_t *value, size_t real)
 void clb_tune_print_row(const char *class, clb_precision precision,
                         const struct clb_gemm_tuning *tuning)
 {
+    const char letter = "SDCZ"[precision];
     char family[32], line[128];
     snprintf(family, sizeof family, "%s", clb_families[tuning->family].name);
     for (char *c = family; *c != '\0'; c++)
         *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-    int column = printf("CLB_GEMM(%s, %c, %s, %.0f, %zu,", class, "SDCZ"[precision], family,
-                        tuning -> threshold, tuning -> smallest);
+    int column = printf("CLB_GEMM(%s, %c, %s, %.0f, %zu,", class, letter, family, tuning->threshold,
+                        tuning->smallest);
     for (int i = 0; i < CLB_PARAMS; i++) {
         const size_t value = tuning->value[i];
         if (value == clb_params[i].standard[true] || value == clb_params[i].standard[false])
