@@ -25,7 +25,8 @@ static struct sigaction program[SIGNALS + 1];         /* the program's dispositi
 static bool known[SIGNALS + 1];
 static struct objects programs; /* objects that were loaded when the task began */
 static struct objects drivers;  /* objects that tasks have loaded */
-static const char *llvm;        /* the one of them that is to install its handlers */
+static const char *llvm[4];     /* those of them that are to install their handlers */
+static size_t llvm_count;
 
 static bool contains(const struct objects *objects, const void *headers)
 {
@@ -53,8 +54,9 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *list)
         objects->capacity = capacity;
     }
     objects->headers[objects->count++] = info->dlpi_phdr;
-    if (objects == &drivers && strstr(info->dlpi_name, "/libLLVM") != NULL)
-        llvm = info->dlpi_name;
+    if (objects == &drivers && strstr(info->dlpi_name, "/libLLVM") != NULL &&
+        llvm_count < CLB_COUNT_OF(llvm))
+        llvm[llvm_count++] = info->dlpi_name;
     return 0;
 }
 
@@ -136,22 +138,22 @@ static int look_at_dispositions(void)
 /* A signal that LLVM's handler takes, in the millisecond until it is seen, deletes the file that is
  * being written, and the kernel does not compile. LLVM installs its handlers once, and again when
  * one of them has run: so it does that here, before it writes a file, until none has run. */
-static void have_llvm_install(void)
+static void have_llvm_install(const char *name)
 {
-    void *library = llvm != NULL ? dlopen(llvm, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL)
         return;
     /* llvm::sys::SetInterruptFunction: NULL, as it is, which installs the handlers. */
     void (*install)(void (*)(void)) =
         (void (*)(void (*)(void)))dlsym(library, "_ZN4llvm3sys20SetInterruptFunctionEPFvvE");
     for (int i = 0, now = 0, before = 0; i < 10 && install != NULL; i++, before = now) {
+        look_at_dispositions();
         install(NULL);
         now = look_at_dispositions();
         if (before > 0 && now == 0)
             break;
     }
     dlclose(library);
-    llvm = NULL;
 }
 
 static bool no_program;
@@ -195,7 +197,10 @@ void clb_signals_end_task(void)
     clb_lock(&lock);
     task_runs = false;
     iterate_objects(note_object, &drivers);
-    have_llvm_install();
+    clb_load_begin();
+    while (llvm_count > 0 && !programs.failed)
+        have_llvm_install(llvm[--llvm_count]);
+    clb_load_end();
     look_at_dispositions();
     clb_unlock(&lock);
 }
