@@ -249,8 +249,8 @@ struct clb_thread_state {
 /* Called by the program's thread before and after any code that may enter the OpenCL driver. In
  * between the signals that have a handler are blocked, the floating-point environment is the
  * default and cancellation is disabled; errno is restored at the end. Unless `lets_through`, those
- * at their default are blocked, too, until clb_signals_let_through, which is called before all that
- * takes more than a millisecond, and may be called at any time. */
+ * at their default are blocked, too, until clb_signals_let_through, which is called before a wait,
+ * and may be called at any time. */
 void clb_thread_state_save(struct clb_thread_state *state, bool lets_through);
 void clb_signals_let_through(void);
 void clb_thread_state_restore(const struct clb_thread_state *state);

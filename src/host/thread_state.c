@@ -3,9 +3,9 @@
  *
  * A thread that enters the driver blocks the signals that have a handler, because a handler may
  * jump out of the driver. Signals at their default are not blocked, so they end or stop the program
- * at once; those of a product's thread when the device has its first commands, since asking for
- * their handlers then costs nothing. Threads of the shim, and those that drivers make in them,
- * block all. SIGPIPE and SIGXFSZ are always blocked: one that the driver's or our own writing
+ * at once; in a product on a device that shares memory once that has its first commands, since
+ * asking for their handlers then costs nothing. Threads of the shim, and those that drivers make in
+ * them, block all. SIGPIPE and SIGXFSZ are always blocked: one that the driver's or our own writing
  * raises is removed. The floating-point environment is the default meanwhile: worker threads of
  * PoCL 3.1 inherit trapping from the thread that creates them. */
 #include "host.h"
@@ -118,9 +118,8 @@ void clb_thread_state_save(struct clb_thread_state *state, bool lets_through)
     list_asynchronous(&block);
     if (lets_through)
         leave_out_defaults(&block);
-    else
-        all_blocked = state;
     pthread_sigmask(SIG_BLOCK, &block, &state->mask);
+    all_blocked = lets_through ? NULL : state;
     sigemptyset(&state->pending); /* only what was blocked can have been pending */
     if (sigismember(&state->mask, SIGPIPE) == 1 || sigismember(&state->mask, SIGXFSZ) == 1)
         sigpending(&state->pending);

@@ -365,6 +365,7 @@ static clb_status queue_give(struct clb_command command, bool finishes, clb_even
 
 clb_status clb_event_wait(clb_event event)
 {
+    clb_signals_let_through();
     if (!event->queue->runtime->device.unified) {
         /* As clWaitForEvents does. */
         if (!clb_enqueuer_exists() && !clb_is_abandoned(event->queue->runtime))
@@ -387,6 +388,8 @@ static clb_status queue_ask(struct clb_queue *queue, clb_status (*ask)(struct cl
     const struct clb_command question = {.verb = CLB_ASK, .queue = queue, .ask = ask};
     if (clb_is_abandoned(queue->runtime))
         return CLB_ERR_OPENCL;
+    if (waits)
+        clb_signals_let_through();
     if (!clb_enqueuer_exists())
         return ask(queue);
     clb_event answer = waits ? event_new(queue) : NULL;

@@ -20,11 +20,9 @@ void clb_turn_begin(struct clb_runtime *runtime, double patience)
     const struct timespec until = clb_time_of(clb_now() + patience);
     pthread_mutex_lock(&turns->lock);
     const size_t number = turns->begun++;
-    while (number >= turns->ended + CALLS_AT_ONCE && status == 0) {
-        clb_signals_let_through();
+    while (number >= turns->ended + CALLS_AT_ONCE && status == 0)
         status = pthread_cond_clockwait(&turns->come[number % CLB_COUNT_OF(turns->come)],
                                         &turns->lock, CLOCK_MONOTONIC, &until);
-    }
     pthread_mutex_unlock(&turns->lock);
 }
 

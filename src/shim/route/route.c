@@ -134,6 +134,8 @@ static clb_reason run_on_device(struct clb_run *run)
     clb_thread_inside = true;
     const double time_limit = clb_driver_set_time_limit(INFINITY);
     clb_reason reason = clb_decide_on_device(run);
+    if (reason == CLB_REASONS && !run->runtime->device.unified)
+        clb_signals_let_through();
     if (reason == CLB_REASONS)
         reason = run_and_learn(run);
     clb_driver_set_time_limit(time_limit);
