@@ -210,7 +210,8 @@ static bool is_left_over(const FTSENT *file)
 {
     const time_t age = time(NULL) - file->fts_statp->st_mtime;
     return strncmp(file->fts_name, "tempfile_", 9) == 0 &&
-           age > (strchr(file->fts_name, '.') == NULL ? MINUTE : DAY);
+           age > (strchr(file->fts_name, '.') == NULL && file->fts_statp->st_size == 0 ? MINUTE
+                                                                                       : DAY);
 }
 
 /* Whoever may write to a folder may have this program run his code. */
