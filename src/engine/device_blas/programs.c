@@ -41,7 +41,7 @@ static size_t largest_block(const struct clb_workspace *workspace, bool cpu)
     return block;
 }
 
-static clb_status get_programs(struct clb_workspace *workspace)
+static clb_status get_program(struct clb_workspace *workspace)
 {
     clb_precision precision = workspace->variant->precision;
     bool cpu = workspace->variant->tuning.family == CLB_FAMILY_CPU;
@@ -83,7 +83,7 @@ clb_status clb_workspace_choose(struct clb_workspace *workspace, struct clb_runt
 {
     *workspace = (struct clb_workspace){.runtime = runtime, .variant = variant};
     set_cuts(workspace);
-    return get_programs(workspace);
+    return get_program(workspace);
 }
 
 /* ---- panels of LU ---- */

@@ -114,7 +114,7 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
 clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                             double *gflops) CLB_MUST_CHECK;
 
-/* clb_gemm_check_full for the kernels that has_skip stands for, which have been built. */
+/* clb_gemm_check_full for the kernels that has_skip stands for. */
 clb_status clb_gemm_check_skip(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
@@ -127,7 +127,7 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
  * largest grid, before any other launch: for PoCL, see prelaunch.c. */
 clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                               bool direct) CLB_MUST_CHECK;
-/* The same for the kernels that has_skip stands for, which are built only when needed. */
+/* The same for the kernels that has_skip stands for, which are launched only when needed. */
 clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
                                   const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
