@@ -208,7 +208,7 @@ static void test_not_finite(uint64_t *seed)
 
 /* LU of the identity with one pivot changed, and a NaN in the last row of a column. Libraries
  * multiply by a pivot's reciprocal, or that of its square: where that overflows, its column and
- * those on its right need not be finite. */
+ * those on its right need not be finite. Cholesky that ends at the pivot, which A has. */
 static const struct {
     clb_routine routine;
     double pivot; /* number PIVOT */
@@ -222,7 +222,8 @@ static const struct {
     {CLB_ROUTINE_sgetrf, 1e-30, 2, false},  {CLB_ROUTINE_zgetrf, 5e-155, 2, true},
     {CLB_ROUTINE_zgetrf, -5e-155, 3, true}, {CLB_ROUTINE_zgetrf, 5e-155, 0, false},
     {CLB_ROUTINE_zgetrf, 1e-140, 2, false}, {CLB_ROUTINE_cgetrf, 1e-20, 2, true},
-    {CLB_ROUTINE_cgetrf, 1e-10, 2, false},
+    {CLB_ROUTINE_cgetrf, 1e-10, 2, false},  {CLB_ROUTINE_dpotrf, -1, -1, true},
+    {CLB_ROUTINE_dpotrf, 1, -1, false},     {CLB_ROUTINE_cpotrf, 1, -1, false},
 };
 enum { ORDER = 5, PIVOT = 2 };
 
@@ -245,7 +246,7 @@ static void factors_with_nans(void *unused)
         double a[2 * ORDER * ORDER] = {0};
         int32_t ipiv[ORDER], info = 0;
         struct clb_call call = {.routine = factors[f].routine,
-                                .kind = CLB_KIND_getrf,
+                                .kind = clb_routines[factors[f].routine].kind,
                                 .precision = clb_routines[factors[f].routine].precision,
                                 .m = ORDER,
                                 .n = ORDER,
@@ -260,9 +261,12 @@ static void factors_with_nans(void *unused)
             put(call.precision, a, i, i, 1);
             ipiv[i] = (int32_t)i + 1;
         }
+        if (call.kind == CLB_KIND_potrf)
+            put(call.precision, a, PIVOT, PIVOT, factors[f].pivot);
         expect(clb_verify_begin(&run) == CLB_REASONS && run.verification != NULL,
                "not to be verified");
         put(call.precision, a, PIVOT, PIVOT, factors[f].pivot);
+        info = call.kind == CLB_KIND_potrf ? PIVOT + 1 : 0;
         if (factors[f].spoilt >= 0)
             put(call.precision, a, ORDER - 1, (size_t)factors[f].spoilt, NAN);
         expect(clb_verify_end(&run) == factors[f].is_right,
