@@ -135,9 +135,10 @@ static int look_at_dispositions(void)
     return count;
 }
 
-/* A signal that LLVM's handler takes, in the millisecond until it is seen, deletes the file that is
- * being written, and the kernel does not compile. LLVM installs its handlers once, and again when
- * one of them has run: so it does that here, before it writes a file, until none has run. */
+/* In PoCL a signal that LLVM's handler takes, until it is seen a millisecond later, deletes the
+ * file that is being written, and the kernel does not compile. LLVM installs its handlers once, and
+ * again when one of them has run: so it does that here, before it writes a file, until none has
+ * run. */
 static void have_llvm_install(const char *name)
 {
     void *library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);

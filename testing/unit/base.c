@@ -726,12 +726,11 @@ int main(void)
     tap_child("SIGPIPE that is raised inside the guard is removed", 30, raised_by_driver, NULL);
     tap_child("and one that the program had before is not", 30, raised_by_driver, &seed);
     for (int later = 0; later < 2; later++) {
-        void *argument = later ? &seed : NULL;
-        int ended = run_child(30, pending_default, argument, NULL, 0);
+        int ended = run_child(30, pending_default, later ? &seed : NULL, NULL, 0);
         tap_ok(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGTERM,
                "a signal at its default ends a program that is inside the guard");
         tap_child("signals that the program blocks or handles wait", 30, pending_for_program,
-                  argument);
+                  later ? &seed : NULL);
     }
     tap_child("a fork while a library is loaded: the child's dynamic linker is whole", 60, forks,
               NULL);

@@ -990,7 +990,8 @@ int main(int count, char **arguments)
     for (int own = 0; own < 2 && options.filter_count == 0; own++) {
         const int ended = run_child(LIMIT, end_by_signal, own > 0 ? arguments : NULL, NULL, 0);
         tap_ok(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGTERM,
-               "a signal at its default ends a program whose device hangs");
+               "a signal at its default ends a program whose device hangs, %s memory",
+               own > 0 ? "own" : "shared");
     }
     if (options.page != NULL)
         write_page(options.page);
