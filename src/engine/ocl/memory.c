@@ -1,8 +1,8 @@
 /* Pooled buffers under one allowance.
  *
  * Freed buffers are kept for the next call, up to a bound, because allocating costs page faults
- * where memory is shared and driver round trips elsewhere. Where it is shared, the pool is ordinary
- * memory in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
+ * where memory is shared and driver round trips elsewhere. On the host, the pool is ordinary memory
+ * in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
 #include "cl.h"
 
 #include <pthread.h>
@@ -106,8 +106,7 @@ static void destroy_list(struct clb_runtime *runtime, struct clb_buffer *list)
         struct clb_buffer *next = list->link;
         size += list->size;
         clb_cl.ReleaseMemObject(list->mem);
-        if (runtime->device.unified)
-            munmap(list->host, list->size);
+        clb_host_unmap(list->host, list->size);
         free(list);
         list = next;
     }
