@@ -93,8 +93,8 @@ static clb_status copy_matrix(void *context, const struct clb_transfer *transfer
 
 /* ---- open, close ---- */
 
-/* Threads make their slots, which takes 1 to 3 ms each, when they first need them; in order all are
- * made before anything has begun, since a factorisation without enough memory is done in blocks. */
+/* Threads make what slots are not kept, in 1 to 3 ms each, when they first need them; in order all
+ * are made before anything has begun: a factorisation without enough memory is done in blocks. */
 static clb_status get_slot(struct clb_transfer_thread *thread, size_t slot)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
@@ -120,9 +120,12 @@ static clb_status get_threads(struct clb_transfer_queue *transfers)
         clb_gathered_open(transfers) == CLB_OK)
         return CLB_OK;
     clb_status status = CLB_OK;
-    for (size_t i = 0; i < transfers->threads && transfers->in_order; i++) {
-        CLB_THEN(status, get_slot(&transfers->thread[i], 0));
-        CLB_THEN(status, get_slot(&transfers->thread[i], 1));
+    const size_t slots = transfers->in_order ? 2 : 4;
+    for (size_t i = 0; i < transfers->threads * slots; i++) {
+        struct clb_buffer **slot = &transfers->thread[i / slots].slot[i % slots];
+        *slot = clb_buffer_find(transfers->runtime, CLB_MEMORY_HOST, transfers->slot_bytes);
+        if (transfers->in_order)
+            CLB_THEN(status, get_slot(&transfers->thread[i / slots], i % slots));
     }
     return status;
 }
@@ -176,9 +179,10 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
     clb_transfer_queue_forget_uploads(transfers);
     for (size_t i = 0; i < transfers->downloads; i++)
         clb_event_drop(&transfers->transfer[transfers->uploads + i].before);
-    for (size_t i = 0; i < transfers->threads; i++) {
+    /* Each thread's slots, which are in its CPU's cache, are the next call's thread's. */
+    for (size_t i = transfers->threads; i-- > 0;) {
         clb_event_drop(&transfers->thread[i].pending_event);
-        for (size_t s = 0; s < CLB_COUNT_OF(transfers->thread[i].slot); s++)
+        for (size_t s = CLB_COUNT_OF(transfers->thread[i].slot); s-- > 0;)
             clb_buffer_end(transfers->runtime, transfers->thread[i].slot[s], idle);
     }
     clb_buffer_end(transfers->runtime, transfers->gathered.buffer, idle);
@@ -204,8 +208,7 @@ void clb_transfer_queue_wake(struct clb_transfer_queue *transfers, pthread_cond_
         pthread_cond_signal(condition);
 }
 
-/* In virtual machines a thread that sleeps takes some 0.1 ms to wake. (H200, 2026-11, 16 virtual
- * CPUs: dgemm of n = 1024 takes 1.3 instead of 1.7 ms.) */
+/* In virtual machines a thread that sleeps takes some 0.1 ms to wake. */
 #define AWAKE_SECONDS 100e-6
 
 /* Wait, with the lock held, until somebody is woken; the caller looks what has changed. */
@@ -512,11 +515,11 @@ static void end_touch(struct clb_transfer_thread *thread)
 
 /* The next job, and its piece or prefault unit; waits for one. JOB_NONE: the run is over.
  *
- * Where pages of C are missing, no result is brought down before its own are there: writing a piece
- * of a few rows would be a fault, and 2 MiB of zeros, for each of its columns, and threads that do
- * so at once make the same pages. Threads that don't upload first make pages when a result waits
- * for some, and while one of theirs is on its way; else they upload, for which the device waits.
- * (H200, 2026-11, dgemm with C never touched, n = 8192: 29.5 instead of 36.4 ms.) */
+ * Where pages of C are missing, no result is brought down before its own are there: writing a
+ * piece of a few rows would be a fault, and 2 MiB of zeros, for each of its columns, and threads
+ * that do so at once make the same pages. Threads that don't upload first make pages when a
+ * result waits for some, and while one of theirs is on its way; else they upload, for which the
+ * device waits. */
 static enum job next_job(struct clb_transfer_thread *thread, size_t *piece)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
