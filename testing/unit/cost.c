@@ -322,26 +322,26 @@ static void starts(void *unused)
     const struct clb_prediction known = {.device = 1, .next = 3};
     struct clb_cost_machine machine = machine_of(NULL, 16);
     const double cold = clb_cost_of_start(&machine);
-    const double any = clb_cost_saved(&machine, &call, &unknown, 0);
+    const double any = clb_cost_saved(&machine, &call, &unknown, 0, 0);
     machine.device = &cpu;
-    const double by_cpu = clb_cost_saved(&machine, &call, &unknown, 0);
+    const double by_cpu = clb_cost_saved(&machine, &call, &unknown, 0, 0);
     expect(clb_cost_of_start(&machine) < cold, "a cold start is not longer");
     expect(any > 0 && by_cpu > 0 && by_cpu < any, "a CPU device saves %g of %g s", by_cpu, any);
-    expect(clb_cost_saved(&machine, &call, &known, 0) == 2, "not what is predicted");
+    const struct clb_prediction timed = {.device = NAN, .next = 1};
+    expect(clb_cost_saved(&machine, &call, &known, 0, 0) == 2, "not what is predicted");
+    expect(clb_cost_saved(&machine, &call, &timed, 0, 0) < 0.1, "a CPU device saves much");
     machine.next.optimised = false;
-    expect(clb_cost_saved(&machine, &call, &unknown, 0) > 10 * any, "beside the reference library");
+    expect(clb_cost_saved(&machine, &call, &unknown, 0, 0) > 10 * any, "beside the reference");
     /* A device that no table has is started by one large product where the helper has measured its
-     * kernels, and by no small one. */
+     * kernels and link, and by no small one. */
     machine = machine_of(&other, 16);
-    const double price = clb_cost_of_start(&machine);
+    const double price = clb_cost_of_start(&machine), rate = 40e12, link = 12e9;
     const struct clb_cost_call large = make_call(CLB_ROUTINE_dgemm, 8192, 8192, 8192);
-    expect(clb_cost_saved(&machine, &large, &unknown, 0) < price,
-           "a start for a device without a rate");
-    expect(clb_cost_saved(&machine, &large, &unknown, 40e12) > price, "no start for a fast device");
-    expect(clb_cost_saved(&machine, &call, &unknown, 40e12) < 0.01 * price,
-           "a start for a small product");
-    expect(clb_cost_saved(&machine, &large, &unknown, 1e9) == 0,
-           "a device slower than the CPUs saves");
+    expect(clb_cost_saved(&machine, &large, &unknown, 0, 0) < price, "no rate, yet a start");
+    expect(clb_cost_saved(&machine, &large, &unknown, rate, link) > price, "fast, yet no start");
+    expect(clb_cost_saved(&machine, &call, &unknown, rate, link) < 0.01 * price, "small");
+    expect(clb_cost_saved(&machine, &large, &unknown, 1e9, link) == 0, "slow, yet it saves");
+    expect(fabs(clb_cost_saved(&machine, &call, &timed, rate, link) - 0.998) < 1e-4, "timed");
 }
 
 /* Whether the device is the side for calls of the order that so many threads make at once. */

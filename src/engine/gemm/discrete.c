@@ -77,9 +77,9 @@ static void look_for_infinite(const struct discrete_run *run, const struct clb_l
         atomic_store_explicit(&run->schedule.step[load->step].infinite, true, memory_order_relaxed);
 }
 
-/* Copy columns of a load with ordinary stores, a little faster where link and CPUs are busy in both
- * directions. Small matrices, for which the device waits, are copied past the caches: from these it
- * reads at 33 to 40 GB/s, from memory at 54 (H200, 2026-11). */
+/* Copy columns of a load with ordinary stores, a little faster where link and CPUs are busy in
+ * both directions. Small matrices, for which the device waits, are copied past the caches: from
+ * these it reads at 33 to 40 GB/s, from memory at 54. */
 static void copy_columns_in(const struct discrete_run *run, const struct clb_transfer *transfer,
                             const struct clb_rect *columns, char *slot)
 {
@@ -243,9 +243,9 @@ static clb_status get_buffers(struct discrete_run *run)
 #define FEW_PIECES ((size_t)8) /* of a staging thread, to upload */
 
 /* The number of staging threads that prefer uploads. While C is kept on the device nothing waits
- * for a merge before the end, and operands should arrive soon; but what has not come down by then
- * is left to do. (H200, 2026-11: sgemm, n = 8192, takes 16.5 ms with 9 of 12, 17.7 with 10.) Where
- * strips are whole columns or rows (trmm), downloads move as many bytes from the first strip on. */
+ * for a merge before the end, and operands should arrive soon; but what has not come down by
+ * then is left to do. Where strips are whole columns or rows (trmm), downloads move as many
+ * bytes from the first strip on. */
 static size_t upload_first(const struct discrete_run *run)
 {
     size_t threads = run->transfers.threads;

@@ -46,8 +46,8 @@ static size_t block_of(size_t extent, size_t count, size_t unit)
 }
 
 /* The width of bands of an operand; those of A are not less than tall_band. Strips run one after
- * the other, each at least as long as one tile takes: so a strip along all of C has a tile for each
- * unit. (H200, 2026-11, n = 1024 and 2048: 1.3 to 1.5 times as fast as with bands of 256.) */
+ * the other, each at least as long as one tile takes: so a strip along all of C has a tile for
+ * each unit. */
 static size_t band(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                    clb_operand_role role, size_t units, const size_t unit[2])
 {
@@ -75,8 +75,7 @@ static size_t band(const struct clb_gemm_variant *variant, const struct clb_gemm
 #define BYTES_SMALL ((size_t)128 << 20)
 #define FEW_THREADS ((size_t)8)
 
-/* Small products have fewer staging threads, which get into each other's way in the driver. (H200,
- * 2026-11, n = 2048: a tenth faster with 8 than with 12; at n = 4096, 5 % slower.) */
+/* Small products have fewer staging threads, which get into each other's way in the driver. */
 static size_t staging_threads(const size_t *value, double bytes)
 {
     const size_t few = bytes < (double)BYTES_SMALL ? FEW_THREADS : CLB_TRANSFER_THREADS;
@@ -84,9 +83,9 @@ static size_t staging_threads(const size_t *value, double bytes)
 }
 
 /* Slots take at most a quarter of the available memory. Pieces of 4 MiB move at the link's full
- * rate, of 1 MiB at three quarters of it (H200, 2026-11). Where there are few pieces a late one
- * costs more than that, so there are some hundreds if possible. Products of less than 64 MiB have
- * pieces of 1 MiB, so that no thread copies for long before the first transfer. */
+ * rate, of 1 MiB at three quarters of it. Where there are few pieces a late one costs more than
+ * that, so there are some hundreds if possible. Products of less than 64 MiB have pieces of 1
+ * MiB, so that no thread copies for long before the first transfer. */
 static size_t piece(double all, uint64_t available, size_t staging_threads, size_t override)
 {
     size_t bytes = all < (double)(PIECES_SMALL * PIECE_SMALL) ? PIECE_TINY
@@ -363,8 +362,7 @@ static void add_step(struct builder *builder, bool new_block)
 /* The largest upload piece; download pieces may be larger. */
 #define LOAD_PIECE ((size_t)4 << 20)
 
-/* What is gathered goes up in larger commands than a piece; of downloads each piece is one. (H200,
- * 2026-11, n = 1024: with 512 KiB and 1 MiB 5 % slower.) */
+/* What is gathered goes up in larger commands than a piece; of downloads each piece is one. */
 #define GATHERED_PIECE   ((size_t)256 << 10)
 #define GATHERED_RESULTS ((size_t)512 << 10)
 
@@ -615,8 +613,8 @@ static void add_block(struct builder *builder, size_t i, size_t j, bool first, b
         add_bands(builder, by_rows ? CLB_OPERAND_A : CLB_OPERAND_B, first);
 }
 
-/* During the last results' copies nothing else is left to do, so they come down in smaller pieces.
- * (H200, 2026-11: sgemm of n = 4096 takes 4.36 ms instead of 4.5; others gain less.) */
+/* During the last results' copies nothing else is left to do, so they come down in smaller
+ * pieces. */
 #define LAST_BYTES  ((size_t)8 << 20)
 #define LAST_PIECES 4
 

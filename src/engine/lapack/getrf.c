@@ -6,8 +6,7 @@
 /* Columns that the CPU factors at once, for devices without a tuned value. */
 #define DEFAULT_STRIP ((size_t)128)
 
-/* Whether the device shall factor panels. (H200, 2026-11: dgetrf, n = 8192, host to host, takes 85
- * ms; with panels on 16 CPUs 480 ms.) */
+/* Whether the device shall factor panels. */
 static bool wants_panel(const struct clb_getrf_run *lu)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };

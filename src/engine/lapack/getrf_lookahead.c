@@ -17,9 +17,8 @@
 
 /* Compute units that updates leave free, besides one for each work-group of a panel. */
 #define SPARE_UNITS ((size_t)2)
-/* The launches, of one tile per compute unit, that take about as long as a panel, and leave units
- * free at the beginning of a step's updates. Both times are longer for wider panels. (H200,
- * 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
+/* The launches, of one tile per compute unit, that take about as long as a panel, and leave
+ * units free at the beginning of a step's updates. Both times are longer for wider panels. */
 #define SMALL_LAUNCHES ((size_t)48)
 
 /* Pieces that the first panel is uploaded in, because the device waits for them. */

@@ -214,8 +214,9 @@ char *clb_step_describe(const struct clb_device *device, clb_helper_step step,
     struct clb_text text = {0};
     char name[64];
     clb_step_format(name, sizeof name, step, precision);
-    clb_text_addf(&text, "%s %016llx %d %s\n", name, (unsigned long long)hash_kernels(device),
-                  (int)config->math, config->kernel != NULL ? config->kernel : "");
+    clb_text_addf(&text, "%s %zu %016llx %d %s\n", name, sizeof(struct clb_choice),
+                  (unsigned long long)hash_kernels(device), (int)config->math,
+                  config->kernel != NULL ? config->kernel : "");
     clb_text_add(&text, config->params != NULL ? config->params : "");
     if (text.failed)
         clb_text_free(&text);

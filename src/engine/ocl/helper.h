@@ -19,13 +19,15 @@ typedef enum clb_helper_role {
 enum { CLB_HELPER_EXIT_FAILED = 1, CLB_HELPER_EXIT_NO_LOCK = 73, CLB_HELPER_EXIT_BUSY = 75 };
 
 /* Rows of the tuning tables: the first that works on a device, and the one used where rates decide.
- * Rates are GFLOP/s, of a CPU device for each core; 0: not known. */
+ * Rates are GFLOP/s, of a CPU device for each core; the link's, of a device with memory of its own,
+ * bytes in a second. 0: not known. */
 struct clb_choice {
     struct clb_ranked {
         size_t row;
         double rate;
         char name[48];
     } first, used;
+    double link;
 };
 enum { CLB_CHOICES = 2 }; /* of any kernels, and of those that do without split numbers */
 

@@ -6,9 +6,8 @@
 
 /* ---- calls at once ---- */
 
-/* Calls take numbers; those below `ended` + CALLS_AT_ONCE have their turn. So a call that has gone
- * on without one counts as soon as its turn comes. (An H200 multiplies n = 512 2550, 3150, 2620 and
- * 1120 times a second for 1, 4, 16 and 64 threads.) */
+/* Calls take numbers; those below `ended` + CALLS_AT_ONCE have their turn, so that one that has
+ * gone on without counts as soon as its turn comes. */
 enum { CALLS_AT_ONCE = 4 };
 
 void clb_turn_begin(struct clb_runtime *runtime, double patience)

@@ -127,10 +127,13 @@ struct clb_entry {
 
     /* Set by clb_route where it declines the call. */
     bool timed;       /* the time that the next library takes is wanted: clb_next_end; */
+    bool wanted;      /* not by the report only: */
     bool learnt;      /* for the profile, */
-    bool compared;    /* for later calls like this one; */
+    bool compared;    /* for later calls like this one, */
+    bool weighed;     /* for the decision to start the device; */
     bool encloses;    /* calls that it makes are inside it; */
     bool inside;      /* it is made by another call */
+    double on_device; /* seconds that it is predicted to take there, or NaN */
     double cpu_begin; /* the process's CPU time then, where that counts; else NaN */
 };
 

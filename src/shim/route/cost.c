@@ -114,18 +114,18 @@ struct times {
 };
 
 static const struct times device_times[MACHINES + 1][CLB_KINDS] = {
-#define CLB_COST_DEVICE_TIMES(id, family, s, c, z, ...) \
+#define CLB_DEVICE_TIMES(id, family, s, c, z, ...) \
     [MACHINE_##id][CLB_KIND_##family] = {{s, 1, c, z}, {__VA_ARGS__}},
 #include "cost.def"
-#undef CLB_COST_DEVICE_TIMES
+#undef CLB_DEVICE_TIMES
 };
 
 enum { THREADS_1, THREADS_16, THREADS };
 static const struct times next_times[THREADS][CLB_KINDS] = {
-#define CLB_COST_NEXT_TIMES(threads, family, s, c, z, ...) \
+#define CLB_NEXT_TIMES(threads, family, s, c, z, ...) \
     [THREADS_##threads][CLB_KIND_##family] = {{s, 1, c, z}, {__VA_ARGS__}},
 #include "cost.def"
-#undef CLB_COST_NEXT_TIMES
+#undef CLB_NEXT_TIMES
 };
 
 /* MACHINES: it is none of the table's. */
@@ -465,15 +465,16 @@ double clb_cost_of_start(const struct clb_cost_machine *machine)
 #define SAVED_PLAIN  0.9
 
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                      const struct clb_prediction *prediction, double rate)
+                      const struct clb_prediction *prediction, double rate, double link)
 {
     if (clb_prediction_is_known(prediction))
         return prediction->next - prediction->device;
-    const double next = next_by_table(&machine->next, call->family, call->precision, call->work);
+    const double next = isfinite(prediction->next) ? prediction->next
+                                                   : next_by_table(&machine->next, call->family,
+                                                                   call->precision, call->work);
     /* Matrices are moved while the device multiplies. */
-    if (rate > 0 && is_product(call->family))
-        return fmax(0,
-                    next - fmax(flops_of(call) / rate, link_seconds(machine->device, call->bytes)));
+    if (rate > 0 && link > 0 && is_product(call->family))
+        return fmax(0, next - fmax(flops_of(call) / rate, call->bytes / link));
     const bool is_cpu = machine->device != NULL && clb_device_is_cpu(machine->device);
     const double share = !machine->next.optimised ? SAVED_PLAIN
                          : is_cpu                 ? SAVED_BY_CPU

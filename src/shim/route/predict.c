@@ -114,21 +114,35 @@ double clb_predict_time_limit(const struct clb_run *run)
     return clb_now() + READY_SECONDS + READY_TIMES * clb_profile_start_cost(&owner);
 }
 
-/* Whether the device would have saved its start's cost in all calls so far that wanted it. */
-static bool start_pays(const struct clb_device *device, const struct clb_run *run)
+/* Seconds that the device would have saved in the calls so far that wanted it, by what these have
+ * taken; of calls beside each other, no more than have passed. */
+static double add_saved(double seconds)
 {
     static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
-    static double saved;
+    static double saved, last;
+    clb_lock(&lock);
+    if (seconds > 0) {
+        const double now = clb_now();
+        saved += fmin(seconds, now - last);
+        last = now;
+    }
+    const double all = saved;
+    clb_unlock(&lock);
+    return all;
+}
+
+/* Whether they, and this one, would have saved the start's cost; from then on true. */
+static bool start_pays(const struct clb_device *device, const struct clb_run *run)
+{
+    static atomic_bool has_paid;
     if (clb_starts_at_once() || clb_tuning_override(clb_config_get(), CLB_PARAM_START) != 0)
         return true;
     const struct clb_cost_machine owner = {.device = device, .next = run->next};
     const struct clb_cost_call cost = clb_cost_describe(run->call);
-    const double price = clb_profile_start_cost(&owner);
-    clb_lock(&lock);
-    saved += clb_profile_saved(&owner, &cost, &run->prediction);
-    const bool pays = saved >= price;
-    clb_unlock(&lock);
-    return pays;
+    if (add_saved(0) + clb_profile_saved(&owner, &cost, &run->prediction) >=
+        clb_profile_start_cost(&owner))
+        has_paid = true;
+    return has_paid;
 }
 
 /* Calls that are not for the device, as another process has seen it, don't start it. */
@@ -160,7 +174,9 @@ bool clb_predict_declines_start(struct clb_run *run)
         run->prediction = (struct clb_prediction){.device = NAN, .next = NAN};
         run->reason = clb_run_is_small(run) ? CLB_REASON_SMALL : CLB_REASONS;
     }
-    if (run->reason == CLB_REASONS && !start_pays(expected, run))
+    run->entry->weighed = run->reason == CLB_REASONS && !start_pays(expected, run);
+    run->entry->on_device = run->prediction.device;
+    if (run->entry->weighed)
         run->reason = CLB_REASON_COST;
     return run->reason != CLB_REASONS;
 }
@@ -219,11 +235,14 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
     clb_thread_state_save(&thread_state, true); /* a handler must not jump out of the locks */
     const struct clb_next_library next = clb_decide_next(NULL, entry->target);
     const struct clb_cost_machine owner = {.device = clb_device_expected(), .next = next};
+    const struct clb_cost_call cost = clb_cost_describe(&entry->call);
     seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
-    if (entry->learnt) {
-        const struct clb_cost_call cost = clb_cost_describe(&entry->call);
-        clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
+    if (entry->weighed) {
+        const struct clb_prediction took = {.device = entry->on_device, .next = seconds};
+        (void)add_saved(clb_profile_saved(&owner, &cost, &took));
     }
+    if (entry->learnt)
+        clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
     if (entry->compared) {
         const struct clb_history_key key = clb_decide_key(entry, &next);
         clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
@@ -256,7 +275,8 @@ void clb_predict_declined(const struct clb_run *run, clb_reason reason)
                       !clb_run_computes_nothing(run);
     if (entry->encloses)
         clb_history_enclose(run->call, keeps, run->prediction.next);
-    entry->timed = clb_stats_wanted || entry->learnt || entry->compared || entry->encloses;
-    if (entry->learnt || entry->compared)
+    entry->wanted = entry->learnt || entry->compared || entry->weighed;
+    entry->timed = clb_stats_wanted || entry->wanted || entry->encloses;
+    if (entry->wanted)
         entry->cpu_begin = clb_predict_cpu_now(clb_device_expected());
 }

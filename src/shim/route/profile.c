@@ -204,26 +204,20 @@ double clb_profile_start_cost(const struct clb_cost_machine *owner)
 }
 
 /* Of a CPU device, which needs no link and is seldom faster, rates are those of one core. */
-static double measured_rate(const struct clb_device *device, clb_precision precision)
-{
-    static _Atomic double rates[CLB_PRECISIONS]; /* 0: not looked up yet; negative: not known */
-    struct clb_choice choice;
-    if (device == NULL || device->unified)
-        return 0;
-    double rate = atomic_load(&rates[precision]);
-    if (rate == 0) {
-        rate = clb_choice_find(device, precision, 0, &choice) && choice.used.rate > 0
-                   ? 1e9 * choice.used.rate
-                   : -1;
-        atomic_store(&rates[precision], rate);
-    }
-    return rate;
-}
-
 double clb_profile_saved(const struct clb_cost_machine *owner, const struct clb_cost_call *call,
                          const struct clb_prediction *prediction)
 {
-    return clb_cost_saved(owner, call, prediction, measured_rate(owner->device, call->precision));
+    static struct measured {
+        bool looked_up;
+        struct clb_choice choice;
+    } measured[CLB_PRECISIONS]; /* under the lock */
+    struct measured *of = &measured[call->precision];
+    clb_lock(&lock);
+    if (!of->looked_up && owner->device != NULL && !owner->device->unified)
+        of->looked_up = clb_choice_find(owner->device, call->precision, 0, &of->choice);
+    const double rate = 1e9 * of->choice.used.rate, link = of->choice.link;
+    clb_unlock(&lock);
+    return clb_cost_saved(owner, call, prediction, rate, link);
 }
 
 void clb_profile_learn_start(const struct clb_cost_machine *owner, double seconds)

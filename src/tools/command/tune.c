@@ -1,12 +1,11 @@
 /* clblas-shim tune: measures calls on the device and in the next library, for `auto` to decide by.
  *
  * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes rows of
- * the same call. They take turns, so that a machine whose speed changes is as slow for both. The
- * side whose turn it is not is stopped, since threads of BLAS libraries and of drivers spin for a
- * while after a call; after a turn they sleep, so a row's first calls don't count. The rows'
- * medians go to the profile, in place of what the children's library has written. Where the device
- * was much faster at two sizes of a routine whose times are known (cost.def), larger ones are not
- * measured: the table's times are scaled to those that were. */
+ * the same call, in turns, so that a machine whose speed changes is as slow for both. The other
+ * side is stopped, since threads of BLAS libraries and of drivers spin for a while after a call;
+ * then they sleep, so a row's first calls don't count. The rows' medians go to the profile. Where
+ * the device was much faster at two sizes of a routine with times (cost.def), larger ones are not
+ * measured: the table's are scaled. */
 #include "measure.h"
 #include "trial.h"
 #include "shim/route/profile.h"
