@@ -160,7 +160,7 @@ static double look_up(const struct times *times, clb_side side, clb_precision pr
     return unit * on_line(order, orders[i], micros[i], orders[i + 1], micros[i + 1]);
 }
 
-/* Flops in a second that the reference library does not reach (it does 1.5e9 to 3e9). */
+/* Flops in a second that the reference library does not reach. */
 #define PLAIN_RATE   4e9
 #define MOST_THREADS 16
 

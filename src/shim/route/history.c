@@ -45,8 +45,8 @@ enum {
     LATER = 8        /* times as many */
 };
 
-/* Calls within 1.5 ms after a change of side are not counted: threads are still waking up, caches
- * have other data. To a call that takes ten times as long that makes no difference. */
+/* Calls so soon after a change of side are not counted: threads are still waking up, caches have
+ * other data. To a call that takes ten times as long that makes no difference. */
 #define SETTLING   1.5e-3
 #define SETTLED    10.0
 #define LEAST_LOSS 0.05 /* of a call's time, that one on the other side is expected to lose */

@@ -116,19 +116,20 @@ double clb_predict_time_limit(const struct clb_run *run)
 
 /* Seconds that the device would have saved in the calls so far that wanted it, by what these have
  * taken; of calls beside each other, no more than have passed. */
-static double add_saved(double seconds)
+static struct {
+    struct clb_mutex lock;
+    double seconds, end, last, work; /* the last call's */
+} saved = {.lock = CLB_MUTEX_INITIALIZER};
+
+static void add_saved(double seconds, double work)
 {
-    static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
-    static double saved, last;
-    clb_lock(&lock);
-    if (seconds > 0) {
-        const double now = clb_now();
-        saved += fmin(seconds, now - last);
-        last = now;
-    }
-    const double all = saved;
-    clb_unlock(&lock);
-    return all;
+    const double now = clb_now();
+    clb_lock(&saved.lock);
+    saved.seconds += fmin(seconds, now - saved.end);
+    saved.end = now;
+    saved.last = seconds;
+    saved.work = work;
+    clb_unlock(&saved.lock);
 }
 
 /* Whether they, and this one, would have saved the start's cost; from then on true. */
@@ -139,8 +140,11 @@ static bool start_pays(const struct clb_device *device, const struct clb_run *ru
         return true;
     const struct clb_cost_machine owner = {.device = device, .next = run->next};
     const struct clb_cost_call cost = clb_cost_describe(run->call);
-    if (add_saved(0) + clb_profile_saved(&owner, &cost, &run->prediction) >=
-        clb_profile_start_cost(&owner))
+    double all = clb_profile_saved(&owner, &cost, &run->prediction);
+    clb_lock(&saved.lock);
+    all = saved.seconds + (cost.work == saved.work ? saved.last : all);
+    clb_unlock(&saved.lock);
+    if (all >= clb_profile_start_cost(&owner))
         has_paid = true;
     return has_paid;
 }
@@ -239,7 +243,7 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
     seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
     if (entry->weighed) {
         const struct clb_prediction took = {.device = entry->on_device, .next = seconds};
-        (void)add_saved(clb_profile_saved(&owner, &cost, &took));
+        add_saved(fmax(0, clb_profile_saved(&owner, &cost, &took)), cost.work);
     }
     if (entry->learnt)
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
