@@ -244,7 +244,7 @@ static clb_status variant_choose(const struct wish *wish, struct clb_gemm_varian
         choice = (struct clb_choice){0};
         status = find_out(wish, &choice, variant);
         if (clb_helper_get_role() == CLB_HELPER_BUILDS)
-            CLB_THEN(status, clb_link_measure(wish->runtime, &choice.link));
+            choice.link = clb_link_measure(wish->runtime);
         clb_choice_note(wish->which, &choice);
     }
     if (status != CLB_OK)
