@@ -69,8 +69,7 @@ static struct clb_skip cut_from(const struct clb_dmat_update *update, size_t row
 }
 
 /* Whether in_order is obeyed: on a device with its own memory only for complex precisions. In real
- * ones LU's residual is at most 1.17 times the reference's without (H200, n = 16384), and in_order
- * would cost 2 % (dgetrf, n = 8192). */
+ * ones LU's residual is at most 1.17 times the reference's without, and in_order would cost 2 %. */
 static bool keeps_order(const struct clb_workspace *workspace)
 {
     return workspace->runtime->device.unified ||
@@ -262,8 +261,7 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
 
 /* Limits for the sums of complex products. The device rounds the real products whose sum a complex
  * one is, the reference that sum. Sums over half the order, whose terms cancel, had 1.3 times its
- * error (AX - B of random systems, n = 300 to 8192, H200, 2026-11): so the limit is an eighth. The
- * CPU family's kernel makes short sums anyway. */
+ * error: so the limit is an eighth. The CPU family's kernel makes short sums anyway. */
 #define SUM_MIN   ((size_t)64)
 #define SUM_SHARE ((size_t)8)
 

@@ -50,8 +50,7 @@ size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_
 /* Time is counted in elements of C that a unit computes, in k depths each. A launch whose tiles
  * fill the units once takes one tile; the last time they may be filled in part. Packing an element
  * and writing one of a part take as long as OF_MEMORY and OF_MEMORY / k elements; each further
- * launch costs as much as LAUNCH products of an element. (Within 10 % of dgemm's time from n = 1500
- * on: H200, 2026-11.) */
+ * launch costs as much as LAUNCH products of an element. */
 #define OF_MEMORY 1.0
 #define LAUNCH    1e6
 

@@ -6,7 +6,6 @@
 /* Columns that the CPU factors at once, for devices without a tuned value. */
 #define DEFAULT_STRIP ((size_t)128)
 
-/* Whether the device shall factor panels. */
 static bool wants_panel(const struct clb_getrf_run *lu)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };

@@ -18,7 +18,7 @@
 /* Compute units that updates leave free, besides one for each work-group of a panel. */
 #define SPARE_UNITS ((size_t)2)
 /* The launches, of one tile per compute unit, that take about as long as a panel, and leave
- * units free at the beginning of a step's updates. Both times are longer for wider panels. */
+ * units free at the beginning of a step's updates. Both take longer where panels are wider. */
 #define SMALL_LAUNCHES ((size_t)48)
 
 /* Pieces that the first panel is uploaded in, because the device waits for them. */

@@ -46,8 +46,7 @@ static size_t potrf_width(const struct potrf_run *chol, size_t k)
     return clb_min(chol->nb, chol->n - k);
 }
 
-/* Whether the device shall factor diagonal blocks. A round trip to the CPU takes 30 us and more, a
- * launch 9 us (H200, 2026-11). Other devices with memory of their own are behind a link, too. */
+/* Whether the device shall factor diagonal blocks. A round trip to the CPU takes three launches. */
 static bool wants_block(const struct potrf_run *chol)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };

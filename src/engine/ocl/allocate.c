@@ -42,21 +42,25 @@ void clb_host_unmap(void *memory, size_t size)
         munmap(memory, clb_round_up(size, PAGE));
 }
 
-/* A pinned buffer stays mapped as long as it exists. One at a time: drivers pin one after the
- * other, and the threads that ask at once would open a queue each. A child process does not get the
- * memory: writing to it after a fork, the parent would get pages that are not pinned. */
+/* A pinned buffer stays mapped as long as it exists, or transfers are slower; kernels do not use
+ * it. One at a time: threads that ask at once would open a queue each. After a failure nothing is
+ * left, except where the driver may still map. */
 static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct clb_queue_set *queue_set;
     void *mapped;
-    (void)madvise(buffer->host, buffer->size, MADV_DONTFORK);
     pthread_mutex_lock(&lock);
     clb_status status = clb_queue_set_acquire(runtime, &queue_set);
     CLB_THEN(status, clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
                                    buffer->size, &mapped, NULL));
+    const bool ended = queue_set == NULL || !queue_set->queue->unended;
     clb_queue_set_end(queue_set, status == CLB_OK);
     pthread_mutex_unlock(&lock);
+    if (status != CLB_OK && ended) {
+        clb_cl.ReleaseMemObject(buffer->mem);
+        clb_host_unmap(buffer->host, buffer->size);
+    }
     return status;
 }
 
@@ -69,28 +73,26 @@ static void populate(void *context, size_t thread, size_t begin, size_t end)
     clb_pages_populate(memory + begin * HUGE_PAGE, (end - begin) * HUGE_PAGE);
 }
 
-/* Drivers pin huge pages that are there in a quarter of the time in which they make pinned memory,
- * and transfers are as fast. */
+/* Drivers make and pin huge pages in a quarter of the time in which they make pinned memory. A
+ * child process does not get these: writing after a fork, the parent would get others, not pinned.
+ */
 static clb_status create(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
     const bool shared = runtime->device.unified, host = shared || buffer->kind == CLB_MEMORY_HOST;
     cl_int error;
     if (host && (buffer->host = clb_host_map(buffer->size)) == NULL)
         return CLB_ERR_NOMEM;
-    if (shared && buffer->size >= POPULATED)
+    if (host && !shared)
+        (void)madvise(buffer->host, buffer->size, MADV_DONTFORK);
+    else if (shared && buffer->size >= POPULATED)
         clb_workers_share(buffer->size / HUGE_PAGE, 1, CLB_MAX_WORKERS + 1, populate, buffer->host);
     buffer->mem =
         clb_cl.CreateBuffer(runtime->context, CL_MEM_READ_WRITE | (host ? CL_MEM_USE_HOST_PTR : 0),
                             buffer->size, buffer->host, &error);
-    clb_status status = clb_cl_check(error, "clCreateBuffer");
-    if (status == CLB_OK && !shared && host) {
-        status = map_pinned(runtime, buffer);
-        if (status != CLB_OK)
-            clb_cl.ReleaseMemObject(buffer->mem);
-    }
-    if (status != CLB_OK)
-        clb_host_unmap(buffer->host, buffer->size);
-    return status;
+    if (error == CL_SUCCESS)
+        return host && !shared ? map_pinned(runtime, buffer) : CLB_OK;
+    clb_host_unmap(buffer->host, buffer->size);
+    return clb_cl_failed(error, "clCreateBuffer");
 }
 
 clb_status clb_buffer_make(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,

@@ -7,7 +7,7 @@
 /* ---- calls at once ---- */
 
 /* Calls take numbers; those below `ended` + CALLS_AT_ONCE have their turn, so that one that has
- * gone on without counts as soon as its turn comes. */
+ * gone on without it counts as soon as its turn comes. */
 enum { CALLS_AT_ONCE = 4 };
 
 void clb_turn_begin(struct clb_runtime *runtime, double patience)

@@ -93,8 +93,8 @@ static clb_status copy_matrix(void *context, const struct clb_transfer *transfer
 
 /* ---- open, close ---- */
 
-/* Threads make what slots are not kept, in 1 to 3 ms each, when they first need them; in order all
- * are made before anything has begun: a factorisation without enough memory is done in blocks. */
+/* Threads make what slots are not kept when they first need them; in order all are made before
+ * anything has begun: a factorisation without enough memory is done in blocks. */
 static clb_status get_slot(struct clb_transfer_thread *thread, size_t slot)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
@@ -122,10 +122,12 @@ static clb_status get_threads(struct clb_transfer_queue *transfers)
     clb_status status = CLB_OK;
     const size_t slots = transfers->in_order ? 2 : 4;
     for (size_t i = 0; i < transfers->threads * slots; i++) {
-        struct clb_buffer **slot = &transfers->thread[i / slots].slot[i % slots];
-        *slot = clb_buffer_find(transfers->runtime, CLB_MEMORY_HOST, transfers->slot_bytes);
+        struct clb_transfer_thread *thread = &transfers->thread[i / slots];
         if (transfers->in_order)
-            CLB_THEN(status, get_slot(&transfers->thread[i / slots], i % slots));
+            CLB_THEN(status, get_slot(thread, i % slots));
+        else
+            thread->slot[i % slots] =
+                clb_buffer_find(transfers->runtime, CLB_MEMORY_HOST, transfers->slot_bytes);
     }
     return status;
 }
@@ -179,7 +181,7 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
     clb_transfer_queue_forget_uploads(transfers);
     for (size_t i = 0; i < transfers->downloads; i++)
         clb_event_drop(&transfers->transfer[transfers->uploads + i].before);
-    /* Each thread's slots, which are in its CPU's cache, are the next call's thread's. */
+    /* Backwards: the next call's threads find their own, which are in their CPUs' caches. */
     for (size_t i = transfers->threads; i-- > 0;) {
         clb_event_drop(&transfers->thread[i].pending_event);
         for (size_t s = CLB_COUNT_OF(transfers->thread[i].slot); s-- > 0;)

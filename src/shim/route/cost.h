@@ -72,8 +72,8 @@ bool clb_cost_has(const struct clb_device *device);
  * cost.def. Without a device: by starting one that no process has used before. */
 double clb_cost_of_start(const struct clb_cost_machine *machine);
 
-/* Seconds that a call saves on the device, which may be NULL: by the prediction, of which one side
- * may be known, else for products by rates, else as a share of the next library's time. `rate` are
+/* Seconds that a call saves on the device, which may be NULL: by the prediction, of which the next
+ * side may be known alone, then for products by rates, else as a share of its time. `rate` are
  * flops in a second of products in the call's precision, `link` the link's bytes, as the helper has
  * measured them; 0: not known. */
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,

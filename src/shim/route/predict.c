@@ -119,12 +119,22 @@ double clb_predict_time_limit(const struct clb_run *run)
 static struct {
     struct clb_mutex lock;
     double seconds, end, last, work; /* the last call's */
+    bool paid;
 } saved = {.lock = CLB_MUTEX_INITIALIZER};
+
+/* A forked child begins anew. */
+static void lock_saved(void)
+{
+    if (clb_lock(&saved.lock)) {
+        saved.seconds = saved.end = saved.work = 0;
+        saved.paid = false;
+    }
+}
 
 static void add_saved(double seconds, double work)
 {
+    lock_saved();
     const double now = clb_now();
-    clb_lock(&saved.lock);
     saved.seconds += fmin(seconds, now - saved.end);
     saved.end = now;
     saved.last = seconds;
@@ -135,18 +145,18 @@ static void add_saved(double seconds, double work)
 /* Whether they, and this one, would have saved the start's cost; from then on true. */
 static bool start_pays(const struct clb_device *device, const struct clb_run *run)
 {
-    static atomic_bool has_paid;
     if (clb_starts_at_once() || clb_tuning_override(clb_config_get(), CLB_PARAM_START) != 0)
         return true;
     const struct clb_cost_machine owner = {.device = device, .next = run->next};
     const struct clb_cost_call cost = clb_cost_describe(run->call);
-    double all = clb_profile_saved(&owner, &cost, &run->prediction);
-    clb_lock(&saved.lock);
-    all = saved.seconds + (cost.work == saved.work ? saved.last : all);
+    const double price = clb_profile_start_cost(&owner);
+    const double predicted = clb_profile_saved(&owner, &cost, &run->prediction);
+    lock_saved();
+    saved.paid =
+        saved.paid || saved.seconds + (cost.work == saved.work ? saved.last : predicted) >= price;
+    const bool pays = saved.paid;
     clb_unlock(&saved.lock);
-    if (all >= clb_profile_start_cost(&owner))
-        has_paid = true;
-    return has_paid;
+    return pays;
 }
 
 /* Calls that are not for the device, as another process has seen it, don't start it. */

@@ -203,7 +203,6 @@ double clb_profile_start_cost(const struct clb_cost_machine *owner)
     return seconds;
 }
 
-/* Of a CPU device, which needs no link and is seldom faster, rates are those of one core. */
 double clb_profile_saved(const struct clb_cost_machine *owner, const struct clb_cost_call *call,
                          const struct clb_prediction *prediction)
 {
@@ -213,8 +212,11 @@ double clb_profile_saved(const struct clb_cost_machine *owner, const struct clb_
     } measured[CLB_PRECISIONS]; /* under the lock */
     struct measured *of = &measured[call->precision];
     clb_lock(&lock);
-    if (!of->looked_up && owner->device != NULL && !owner->device->unified)
-        of->looked_up = clb_choice_find(owner->device, call->precision, 0, &of->choice);
+    /* Of a CPU device, which needs no link and is seldom faster, rates are those of one core. */
+    if (!of->looked_up && owner->device != NULL && !owner->device->unified) {
+        of->looked_up = true;
+        (void)clb_choice_find(owner->device, call->precision, 0, &of->choice);
+    }
     const double rate = 1e9 * of->choice.used.rate, link = of->choice.link;
     clb_unlock(&lock);
     return clb_cost_saved(owner, call, prediction, rate, link);

@@ -3,9 +3,9 @@
  * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes rows of
  * the same call, in turns, so that a machine whose speed changes is as slow for both. The other
  * side is stopped, since threads of BLAS libraries and of drivers spin for a while after a call;
- * then they sleep, so a row's first calls don't count. The rows' medians go to the profile. Where
- * the device was much faster at two sizes of a routine with times (cost.def), larger ones are not
- * measured: the table's are scaled. */
+ * after a turn they sleep, so a row's first calls don't count. The rows' medians go to the profile.
+ * Where the device was much faster at two sizes of a routine with times (cost.def), larger ones are
+ * not measured: the table's are scaled. */
 #include "measure.h"
 #include "trial.h"
 #include "shim/route/profile.h"
