@@ -79,7 +79,7 @@ static void look_for_infinite(const struct discrete_run *run, const struct clb_l
 
 /* Copy columns of a load with ordinary stores, a little faster where link and CPUs are busy in
  * both directions. Small matrices, for which the device waits, are copied past the caches, from
- * which it reads more slowly. */
+ * which the device reads more slowly. */
 static void copy_columns_in(const struct discrete_run *run, const struct clb_transfer *transfer,
                             const struct clb_rect *columns, char *slot)
 {

@@ -114,9 +114,8 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
 clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                             double *gflops) CLB_MUST_CHECK;
 
-/* Bytes in a second to a device with memory of its own and back, one after the other; 0: not
- * known. */
-double clb_link_measure(struct clb_runtime *runtime);
+/* Bytes in a second of pinned memory to a device with memory of its own, and back; 0: not known. */
+void clb_link_measure(struct clb_runtime *runtime, double rate[2]);
 
 /* clb_gemm_check_full for the kernels that has_skip stands for. */
 clb_status clb_gemm_check_skip(struct clb_runtime *runtime,

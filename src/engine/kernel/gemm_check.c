@@ -374,29 +374,30 @@ clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_v
 
 #define LINK_BYTES ((size_t)16 << 20)
 
-double clb_link_measure(struct clb_runtime *runtime)
+void clb_link_measure(struct clb_runtime *runtime, double rate[2])
 {
     const struct clb_box *all = CLB_LINE(0, LINK_BYTES);
     struct clb_queue_set *queue_set;
     struct clb_buffer *host = NULL, *own = NULL;
-    double rate = 0;
+    rate[0] = rate[1] = 0;
     if (runtime->device.unified || clb_queue_set_acquire(runtime, &queue_set) != CLB_OK)
-        return 0;
+        return;
     struct clb_queue *queue = queue_set->queue;
     clb_status status = clb_buffer_get(runtime, CLB_MEMORY_HOST, LINK_BYTES, &host);
     CLB_THEN(status, clb_buffer_get(runtime, CLB_MEMORY_DEVICE, LINK_BYTES, &own));
-    for (int i = 0; i < REPETITIONS && status == CLB_OK; i++) {
+    for (int i = 0; i < 2 * REPETITIONS && status == CLB_OK; i++) {
         const double begin = clb_now();
-        status = clb_queue_write(queue, own->mem, all, host->host, NULL, NULL);
-        CLB_THEN(status, clb_queue_read(queue, own->mem, all, host->host, NULL, NULL));
+        status = i % 2 == 0 ? clb_queue_write(queue, own->mem, all, host->host, NULL, NULL)
+                            : clb_queue_read(queue, own->mem, all, host->host, NULL, NULL);
         CLB_THEN(status, clb_queue_finish(queue));
-        rate = fmax(rate, 2 * (double)LINK_BYTES / (clb_now() - begin));
+        rate[i % 2] = fmax(rate[i % 2], (double)LINK_BYTES / (clb_now() - begin));
     }
     const bool idle = clb_queue_set_settle(queue_set);
     clb_buffer_end(runtime, host, idle);
     clb_buffer_end(runtime, own, idle);
     clb_queue_set_end(queue_set, idle);
-    return status == CLB_OK ? rate : 0;
+    if (status != CLB_OK)
+        rate[0] = rate[1] = 0;
 }
 
 /* ---- the check of products that skip something ---- */

@@ -2,6 +2,7 @@
 #include "check.h"
 #include "host/process.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,8 +244,11 @@ static clb_status variant_choose(const struct wish *wish, struct clb_gemm_varian
     if (status != CLB_OK && status != CLB_ERR_NOMEM) {
         choice = (struct clb_choice){0};
         status = find_out(wish, &choice, variant);
-        if (clb_helper_get_role() == CLB_HELPER_BUILDS)
-            choice.link = clb_link_measure(wish->runtime);
+        if (clb_helper_get_role() == CLB_HELPER_BUILDS && wish->which == 0) {
+            double rate[2];
+            clb_link_measure(wish->runtime, rate);
+            choice.link = fmin(rate[0], rate[1]);
+        }
         clb_choice_note(wish->which, &choice);
     }
     if (status != CLB_OK)

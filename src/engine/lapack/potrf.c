@@ -46,7 +46,8 @@ static size_t potrf_width(const struct potrf_run *chol, size_t k)
     return clb_min(chol->nb, chol->n - k);
 }
 
-/* Whether the device shall factor diagonal blocks. A round trip to the CPU takes three launches. */
+/* Whether the device shall factor diagonal blocks. A round trip to the CPU takes as long as three
+ * launches. */
 static bool wants_block(const struct potrf_run *chol)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };

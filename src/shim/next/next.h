@@ -127,7 +127,6 @@ struct clb_entry {
 
     /* Set by clb_route where it declines the call. */
     bool timed;       /* the time that the next library takes is wanted: clb_next_end; */
-    bool wanted;      /* by clb_predict_learn_next: */
     bool learnt;      /* for the profile, */
     bool compared;    /* for later calls like this one, */
     bool weighed;     /* for the decision to start the device; */

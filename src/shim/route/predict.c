@@ -289,8 +289,8 @@ void clb_predict_declined(const struct clb_run *run, clb_reason reason)
                       !clb_run_computes_nothing(run);
     if (entry->encloses)
         clb_history_enclose(run->call, keeps, run->prediction.next);
-    entry->wanted = entry->learnt || entry->compared || entry->weighed;
-    entry->timed = clb_stats_wanted || entry->wanted || entry->encloses;
-    if (entry->wanted)
+    const bool counts = entry->learnt || entry->compared || entry->weighed;
+    entry->timed = clb_stats_wanted || counts || entry->encloses;
+    if (counts)
         entry->cpu_begin = clb_predict_cpu_now(clb_device_expected());
 }

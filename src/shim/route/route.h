@@ -189,7 +189,7 @@ double clb_predict_cpu_now(const struct clb_device *device);
 void clb_predict_learn(const struct clb_run *run, double cpu_begin);
 
 /* The call is declined: note in it what is to be done when the next library has returned; and it
- * has taken so many seconds for a call whose seconds are `wanted`. */
+ * has taken so many seconds for a call that is `learnt`, `compared` or `weighed`. */
 void clb_predict_declined(const struct clb_run *run, clb_reason reason);
 void clb_predict_learn_next(const struct clb_entry *entry, double seconds);
 

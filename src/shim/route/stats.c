@@ -204,7 +204,7 @@ void clb_next_end(const struct clb_entry *entry, double begin)
         add(of, SECONDS_INSIDE, seconds);
     if (entry->encloses)
         clb_history_enclose(NULL, false, 0);
-    if (entry->wanted)
+    if (entry->learnt || entry->compared || entry->weighed)
         clb_predict_learn_next(entry, seconds);
 }
 

@@ -116,41 +116,12 @@ double clb_measure_product_rate(const struct clb_measure *measure)
 
 /* ---- the link ---- */
 
-#define LINK_BYTES ((size_t)1 << 26)
-
-struct transfer {
-    struct clb_queue *queue;
-    struct clb_buffer *device, *host;
-    bool down;
-};
-
-static clb_status run_transfer(void *argument)
-{
-    const struct transfer *t = argument;
-    return t->down ? clb_queue_read_now(t->queue, t->device->mem, 0, LINK_BYTES, t->host->host)
-                   : clb_queue_write_now(t->queue, t->device->mem, 0, LINK_BYTES, t->host->host);
-}
-
 json_t *clb_measure_link(const struct clb_measure *measure)
 {
-    struct clb_runtime *runtime = measure->runtime;
-    struct transfer transfer = {.queue = measure->queue_set->queue};
-    double seconds[2] = {INFINITY, INFINITY};
-    if (!runtime->device.unified) {
-        clb_status status =
-            clb_buffer_get(runtime, CLB_MEMORY_DEVICE, LINK_BYTES, &transfer.device);
-        CLB_THEN(status, clb_buffer_get(runtime, CLB_MEMORY_HOST, LINK_BYTES, &transfer.host));
-        for (int down = 0; down < 2; down++) {
-            transfer.down = down;
-            seconds[down] =
-                status == CLB_OK ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
-        }
-        clb_buffer_end(runtime, transfer.device, true);
-        clb_buffer_end(runtime, transfer.host, true);
-    }
-    if (!isnan(seconds[0] + seconds[1]))
-        return json_pack("{s:f,s:f}", "up", (double)LINK_BYTES / seconds[0], "down",
-                         (double)LINK_BYTES / seconds[1]);
+    double rate[2];
+    clb_link_measure(measure->runtime, rate);
+    if (measure->runtime->device.unified || (rate[0] > 0 && rate[1] > 0))
+        return json_pack("{s:f,s:f}", "up", rate[0], "down", rate[1]);
     clb_fail(0, "the link can't be measured");
     return NULL;
 }

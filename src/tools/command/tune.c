@@ -5,7 +5,7 @@
  * side is stopped, since threads of BLAS libraries and of drivers spin for a while after a call;
  * after a turn they sleep, so a row's first calls don't count. The rows' medians go to the profile.
  * Where the device was much faster at two sizes of a routine with times (cost.def), larger ones are
- * not measured: the table's are scaled. */
+ * not measured: the table's times are scaled. */
 #include "measure.h"
 #include "trial.h"
 #include "shim/route/profile.h"
