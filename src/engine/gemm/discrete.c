@@ -77,22 +77,26 @@ static void look_for_infinite(const struct discrete_run *run, const struct clb_l
         atomic_store_explicit(&run->schedule.step[load->step].infinite, true, memory_order_relaxed);
 }
 
-/* Copy columns of a load with ordinary stores, a little faster where link and CPUs are busy in
- * both directions. Small matrices, for which the device waits, are copied past the caches, from
- * which the device reads more slowly. */
+/* Operands of fewer bytes are copied past the caches, from which the device reads more slowly: it
+ * waits for them. Where link and CPUs are busy in both directions for long, ordinary stores are
+ * faster. */
+#define LARGE_OPERANDS ((size_t)192 << 20)
+
 static void copy_columns_in(const struct discrete_run *run, const struct clb_transfer *transfer,
                             const struct clb_rect *columns, char *slot)
 {
+    const struct clb_gemm *problem = run->problem;
     const struct clb_load *load = &run->schedule.load[transfer - run->transfer];
     const struct clb_operand *operand = load->operand;
     size_t bytes = columns->rows * operand->element, step = operand->ld * operand->element;
     const char *from = transfer->host + columns->col * step;
     if (load->kind == CLB_PIECE_EXPANDED) {
-        clb_operand_make(run->problem->precision, operand, load->i0, load->p0, load->w, load->k,
+        clb_operand_make(problem->precision, operand, load->i0, load->p0, load->w, load->k,
                          columns->col, columns->cols, slot);
         return;
     }
-    if (run->transfers.gathered.buffer != NULL && !clb_gemm_adds_zeros(run->problem)) {
+    if (!clb_gemm_adds_zeros(problem) &&
+        (problem->m + problem->n) * problem->k * operand->element < LARGE_OPERANDS) {
         clb_copy_nontemporal(slot, bytes, from, step, bytes, columns->cols);
         return;
     }

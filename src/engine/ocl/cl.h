@@ -124,6 +124,7 @@ struct clb_event {
     /* The enqueuing thread's, but for `is_watched`: whoever sets it leaves the request. */
     struct clb_request request;
     atomic_bool is_watched;
+    unsigned long turn; /* when its command was enqueued: later ones have larger numbers */
     struct clb_event *next_watched;
 };
 #define CLB_EVENT_OF(its_request) \

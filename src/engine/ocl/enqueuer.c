@@ -30,7 +30,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 atomic_bool clb_enqueuer_made;
 static atomic_bool sleeps; /* it waits for `arrived`, or is about to */
-static clb_event watched;  /* its own: the oldest first */
+static clb_event watched;  /* its own: what was enqueued first comes first */
 
 /* Its own: requests that it has taken, the earliest first. */
 struct line {
@@ -119,7 +119,10 @@ struct posted {
 
 static void run_posted(struct clb_request *request)
 {
+    static unsigned long turn;
     struct posted *posted = (struct posted *)(void *)request;
+    if (posted->event != NULL)
+        posted->event->turn = ++turn;
     clb_queue_carry_out(&posted->command, posted->event);
     clb_event_drop(&posted->event);
     clb_event_drop(&posted->command.after);
@@ -182,10 +185,10 @@ static void watch(struct clb_request *request)
 {
     clb_event event = CLB_EVENT_OF(request);
     clb_event *end = &watched;
-    while (*end != NULL)
+    while (*end != NULL && (*end)->turn < event->turn)
         end = &(*end)->next_watched;
+    event->next_watched = *end;
     *end = event;
-    event->next_watched = NULL;
     /* As clWaitForEvents does. */
     if (!atomic_load(&event->ended))
         (void)!clb_queue_flush_now(event->queue);
