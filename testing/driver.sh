@@ -18,7 +18,7 @@ here=$(dirname "$0")
 turn=0 turns=$(($(nproc 2>/dev/null || echo 1) / 4))
 [ $turns -ge 2 ] || turns=2
 case ${name#testing/} in
-interpose/probe.test | interpose/startup.test | interpose/signals.test | interpose/streams.test | \
+interpose/cache.test | interpose/probe.test | interpose/startup.test | interpose/signals.test | interpose/streams.test | \
     command/progress.test | unit/enqueuer | unit/progress | unit/route | unit/spawn)
     turn=$turns turns=$((turns + 1))
     ;;

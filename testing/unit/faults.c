@@ -610,7 +610,7 @@ static bool applies(size_t index)
 static bool is_wanted(size_t index)
 {
     const bool all = options.record != NULL || options.filter_count > 0;
-    const size_t each = all ? 1 : tap_full() ? 19 : 33;
+    const size_t each = all ? 1 : tap_full() ? 27 : 33;
     bool named = options.filter_count == 0;
     for (int i = 0; i < options.filter_count && !named; i++)
         named = strstr(cell_name(&cells[index]), options.filters[i]) != NULL;

@@ -189,7 +189,7 @@ static void test_not_finite(uint64_t *seed)
         CLB_ROUTINE_dtrsm,  CLB_ROUTINE_zgetrs, CLB_ROUTINE_dpotrs, CLB_ROUTINE_ztrtri,
         CLB_ROUTINE_dgetri, CLB_ROUTINE_dpotri, CLB_ROUTINE_dgetrf, CLB_ROUTINE_zgetrf,
         CLB_ROUTINE_zgesv,  CLB_ROUTINE_dpotrf, CLB_ROUTINE_zgeqrf};
-    const size_t children = (tap_full() ? 4 : 2) * CLB_COUNT_OF(routines);
+    const size_t children = (tap_full() ? 3 : 2) * CLB_COUNT_OF(routines);
     long failed = 0;
     *shared =
         (struct shared){.verify = "1", .kernel = "portable", .params = STREAMED, .discrete = true};
