@@ -77,8 +77,8 @@ static void look_for_infinite(const struct discrete_run *run, const struct clb_l
         atomic_store_explicit(&run->schedule.step[load->step].infinite, true, memory_order_relaxed);
 }
 
-/* Operands of fewer bytes are copied past the caches, from which the device reads more slowly: it
- * waits for them. Where link and CPUs are busy in both directions for long, ordinary stores are
+/* Smaller operands, for which the device waits, are copied past the caches, from which it reads
+ * more slowly. Where link and CPUs are busy in both directions for long, ordinary stores are
  * faster. */
 #define LARGE_OPERANDS ((size_t)192 << 20)
 
