@@ -3,13 +3,15 @@
  *
  * As a driver of its own (an .icd file names it) when it is asked for its platforms. As a layer
  * over the system's drivers (OPENCL_LAYERS) when it compiles a program whose options contain
- * BAD_BUILD; where it is slow, each work-group of a kernel takes BAD_MS (1) ms of CPU time instead,
- * a launch at most BAD_MOST ms;
+ * BAD_BUILD, where BAD_FIRST names a file not the first time, which makes the file; where it is
+ * slow, each work-group of a kernel takes BAD_MS (1) ms of CPU time instead, a launch at most
+ * BAD_MOST ms;
  * where it is wrong, the first byte of what is read in ten KiB or more at a time is another one;
  * where it stalls or flips, it plays GPUs, and after 200 reads nothing comes any more, or with a
  * bit flipped. */
 #include "../lib/layer.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -136,12 +138,18 @@ static cl_int CL_API_CALL get_gpu(cl_device_id device, cl_device_info name, size
     return status;
 }
 
+static bool is_first(void)
+{
+    const char *first = getenv("BAD_FIRST");
+    return first != NULL && open(first, O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0;
+}
+
 static cl_int CL_API_CALL build(cl_program program, cl_uint count, const cl_device_id *ids,
                                 const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
                                 void *user)
 {
     if (options != NULL && getenv("BAD_BUILD") != NULL &&
-        strstr(options, getenv("BAD_BUILD")) != NULL)
+        strstr(options, getenv("BAD_BUILD")) != NULL && !is_first())
         do_harm();
     return real.clBuildProgram(program, count, ids, options, notify, user);
 }

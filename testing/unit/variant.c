@@ -85,8 +85,8 @@ static void record_products(const struct clb_device *device, double rate, double
     struct clb_record record;
     struct clb_choice choice = {.first = {.rate = rate, .name = "gemm"}};
     choice.used = choice.first;
-    clb_choice_note(0, &choice);
-    clb_choice_note(1, &choice);
+    clb_choice_note(CLB_D, 0, &choice);
+    clb_choice_note(CLB_D, 1, &choice);
     clb_step_record(device, CLB_STEP_GEMM, CLB_D, rate < 0 ? CLB_ERR_BUILD : CLB_OK);
     if (!expect(clb_step_find(device, CLB_STEP_GEMM, CLB_D, &record), "a record"))
         return;

@@ -249,7 +249,7 @@ static clb_status variant_choose(const struct wish *wish, struct clb_gemm_varian
             clb_link_measure(wish->runtime, rate);
             choice.link = fmin(rate[0], rate[1]);
         }
-        clb_choice_note(wish->which, &choice);
+        clb_choice_note(wish->precision, wish->which, &choice);
     }
     if (status != CLB_OK)
         return status;

@@ -2,8 +2,8 @@
  *
  * Drivers crash, hang and take all memory, mostly in their compilers. So a helper process lists the
  * devices, builds, checks and times kernels, and stores programs and the result of each step in the
- * cache. This process asks for a step, waits on the driver thread until the helper has ended, and
- * loads only what has passed. What a helper has died of is marked, and not done again until the
+ * cache. This process asks for a step, waits on the driver thread until it has a record, and loads
+ * only what has passed. What a helper has died of is marked, and not done again until the
  * mark is old or the driver another one. */
 #include "helper.h"
 #include "start.h"
@@ -28,6 +28,9 @@
  * does not change for so many seconds, its holder is stopped. */
 #define LONGEST_SILENCE 60.0
 
+#define LOOK_NS      20000000 /* a program looks so often whether a step has been done */
+#define ERRAND_STACK ((size_t)1 << 20)
+
 static const char helper_name[] = "clblas-shim-probe";
 
 /* ---- what this process is ---- */
@@ -35,6 +38,7 @@ static const char helper_name[] = "clblas-shim-probe";
 static clb_helper_role role;
 static bool role_known;
 struct clb_helper_shared *clb_helper_shared;
+struct clb_helper_child *clb_helper_child;
 static char path[PATH_MAX]; /* the helper's */
 
 void clb_helper_become(clb_helper_role as, struct clb_helper_shared *with)
@@ -128,15 +132,15 @@ bool clb_helper_lock_path(char *text, size_t size)
 /* "gemm:d"; set by clb_step_need. */
 static char current_step[64];
 
-/* Have the helper do a step; false when that fails. */
-static bool request(const char *step)
+/* Have the helper do steps, "gemm:d,direct:d"; false when that fails. */
+static bool request(const char *steps)
 {
-    char *arguments[] = {path, (char *)(uintptr_t)step, NULL};
+    char *arguments[] = {path, (char *)(uintptr_t)steps, NULL};
     char lock[PATH_MAX];
     struct clb_spawn_result result = {.error = ENAMETOOLONG};
     if (path[0] == '\0')
         return false;
-    clb_log(CLB_LOG_INFO, "helper for %s: %s", step, path);
+    clb_log(CLB_LOG_INFO, "helper for %s: %s", steps, path);
     int left = clb_driver_leave();
     clb_status status = CLB_ERR_IO;
     if (clb_helper_lock_path(lock, sizeof lock))
@@ -146,12 +150,11 @@ static bool request(const char *step)
     char ended[32];
     snprintf(ended, sizeof ended, "ended with status %d", result.exit_status);
     clb_log(good ? CLB_LOG_INFO : CLB_LOG_WARN,
-            "helper for %s: %s%s, %.1f s, %.1f s of CPU time, at most %ld MiB", step,
+            "helper for %s: %s%s, %.1f s, %.1f s of CPU time, at most %ld MiB", steps,
             result.error != 0 ? "can't be started: " : "",
-            good                ? "done"
-            : result.error != 0 ? clb_file_error(result.error)
-            : result.gave_up    ? "did not get on"
-                                : ended,
+            result.error != 0 ? clb_file_error(result.error)
+            : result.gave_up  ? "did not get on"
+                              : ended,
             result.seconds, result.cpu_seconds, result.peak_kib >> 10);
     if (status == CLB_OK && result.exit_status == CLB_HELPER_EXIT_NO_LOCK && insists()) {
         clb_log(CLB_LOG_INFO, "the cache can't be locked: kernels are built in this process");
@@ -261,14 +264,53 @@ static clb_status look(const struct need *need, bool *again)
     return status;
 }
 
+/* What a thread of its own has the helper do; one at a time. */
+static char errand[128];
+static _Atomic bool errand_runs;
+
+static void *run_errand(void *unused)
+{
+    (void)unused;
+    (void)request(errand);
+    errand_runs = false;
+    return NULL;
+}
+
+/* Have the helper do the current step, and then what the same calls need next: products with few
+ * rows, factorisations by the device. */
+static bool begin_errand(const struct need *need)
+{
+    const char letter = "sdcz"[need->precision];
+    char *next = errand + snprintf(errand, sizeof errand, "%s", current_step);
+    if (need->step == CLB_STEP_GEMM)
+        sprintf(next, ",direct:%c", letter);
+    else if (need->step == CLB_STEP_SYSTEMS && !need->device->unified)
+        sprintf(next, ",panels:%c,blocks:%c", letter, letter);
+    errand_runs = true;
+    if (clb_thread_start(ERRAND_STACK, run_errand, NULL) != CLB_OK)
+        errand_runs = false;
+    return errand_runs;
+}
+
+/* Waits until the helper has done the step, not until it has ended. */
 static clb_status ask(void *argument)
 {
     const struct need *need = argument;
     bool again;
     clb_step_format(current_step, sizeof current_step, need->step, need->precision);
     clb_status status = look(need, &again);
-    if (again && request(current_step))
-        status = look(need, &again);
+    if (again) {
+        const int left = clb_driver_leave();
+        for (bool begun = false, runs = true; again && runs; status = look(need, &again)) {
+            runs = errand_runs;
+            if (runs)
+                nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+            else if (!begun)
+                runs = begun = begin_errand(need);
+        }
+        clb_driver_enter(left);
+        clb_log(CLB_LOG_INFO, "helper for %s: %s", current_step, again ? "failed" : "done");
+    }
     if (role != CLB_HELPER_USED)
         return CLB_OK;
     return again && status != CLB_OK ? CLB_ERR_BUILD : status;
@@ -283,11 +325,11 @@ clb_status clb_step_need(const struct clb_runtime *runtime, clb_helper_step step
 
 /* ---- choices ---- */
 
-static struct clb_choice own_choice[CLB_CHOICES];
+static struct clb_choice own_choice[CLB_PRECISIONS][CLB_CHOICES];
 
-static struct clb_choice *choices(void)
+static struct clb_choice *choices(clb_precision precision)
 {
-    return clb_helper_shared != NULL ? clb_helper_shared->choice : own_choice;
+    return (clb_helper_shared != NULL ? clb_helper_shared->choice : own_choice)[precision];
 }
 
 /* The text of the record of products that have passed is the array of choices. */
@@ -296,7 +338,7 @@ static bool recall_choice(const struct clb_device *device, clb_precision precisi
 {
     struct clb_record record;
     const bool found = clb_step_find(device, CLB_STEP_GEMM, precision, &record) &&
-                       record.verdict == CLB_PASSED && record.size == sizeof own_choice &&
+                       record.verdict == CLB_PASSED && record.size == sizeof own_choice[0] &&
                        !clb_record_is_older(&record, lasts);
     *choice = (struct clb_choice){0};
     if (found)
@@ -311,16 +353,16 @@ bool clb_choice_find(const struct clb_device *device, clb_precision precision, i
     *choice = (struct clb_choice){0};
     if (clb_helper_get_role() == CLB_HELPER_NONE)
         return false;
-    if (clb_helper_shared == NULL || !clb_helper_shared->chooses)
-        return recall_choice(device, precision, which, INFINITY, choice);
-    if (role == CLB_HELPER_LOADS)
-        *choice = clb_helper_shared->choice[which];
-    return choice->used.name[0] != '\0';
+    if (clb_helper_shared != NULL)
+        *choice = clb_helper_shared->choice[precision][which];
+    return choice->used.name[0] != '\0' ||
+           ((clb_helper_child == NULL || !clb_helper_child->chooses) &&
+            recall_choice(device, precision, which, INFINITY, choice));
 }
 
-void clb_choice_note(int which, const struct clb_choice *choice)
+void clb_choice_note(clb_precision precision, int which, const struct clb_choice *choice)
 {
-    choices()[which] = *choice;
+    choices(precision)[which] = *choice;
 }
 
 /* A lack of memory and the like say nothing of the next attempt. */
@@ -328,16 +370,17 @@ void clb_step_record(const struct clb_device *device, clb_helper_step step, clb_
                      clb_status status)
 {
     const bool chooses = step == CLB_STEP_GEMM && status == CLB_OK;
-    const char *text = chooses ? (const char *)choices() : clb_status_name(status);
+    const char *text = chooses ? (const char *)choices(precision) : clb_status_name(status);
     if (status != CLB_OK && status != CLB_ERR_BUILD && status != CLB_ERR_LAUNCH &&
         status != CLB_ERR_UNSUPPORTED)
         return;
     char *detail = clb_step_describe(device, step, precision);
     if (detail != NULL)
-        clb_record_store((struct clb_key){CLB_RECORD_STEP, device->identity, detail},
-                         (struct clb_record){.verdict = status == CLB_OK ? CLB_PASSED : CLB_FAILED,
-                                             .text = (char *)(uintptr_t)text,
-                                             .size = chooses ? sizeof own_choice : strlen(text)});
+        clb_record_store(
+            (struct clb_key){CLB_RECORD_STEP, device->identity, detail},
+            (struct clb_record){.verdict = status == CLB_OK ? CLB_PASSED : CLB_FAILED,
+                                .text = (char *)(uintptr_t)text,
+                                .size = chooses ? sizeof own_choice[0] : strlen(text)});
     free(detail);
 }
 

@@ -31,20 +31,32 @@ struct clb_choice {
 };
 enum { CLB_CHOICES = 2 }; /* of any kernels, and of those that do without split numbers */
 
-/* Memory that the helper shares with its child. */
+/* What becomes of a step, besides statuses of its check: it had passed or failed before, or the
+ * device can't have it. */
+enum { CLB_HELPER_READY = -1, CLB_HELPER_FAILED = -2, CLB_HELPER_NONE_SUCH = -3 };
+enum { CLB_MOST_STEPS = 64 };
+
+/* Memory that the helper shares with its children. */
 struct clb_helper_shared {
-    _Atomic bool stop; /* the program has ended: begin no program */
-    bool finished;     /* the child has: a driver may call exit */
-    double rank;       /* of the best device, for choosing between drivers */
-    char library[512]; /* the only driver that the child may open; empty: the loader */
-    char device[32];   /* the only device, as in CLBLAS_SHIM_DEVICE; empty: the best */
-    bool chooses;      /* the builder finds out the choice, the loader takes it */
-    struct clb_choice choice[CLB_CHOICES];
-    char current[(size_t)1 << 20]; /* a program, to be marked if the child dies; or empty */
+    _Atomic bool stop;   /* the program has ended: begin no program */
+    _Atomic bool opened; /* a driver, and there is something to build */
+    _Atomic int last;    /* behind the last step that will be built */
+    double rank;         /* of the best device, for choosing between drivers */
+    char library[512];   /* the only driver that children may open; empty: the loader */
+    char device[32];     /* the only device, as in CLBLAS_SHIM_DEVICE; empty: the best */
+    struct clb_choice choice[CLB_PRECISIONS][CLB_CHOICES]; /* that the builder has made */
+    int status[CLB_MOST_STEPS];                            /* of steps that are done */
+    struct clb_helper_child {
+        _Atomic int step;              /* that it does, from 0 */
+        bool finished;                 /* it has: a driver may call exit */
+        bool chooses;                  /* it finds out a choice, unless there is one */
+        char current[(size_t)1 << 20]; /* a program, to be marked if it dies; or empty */
+    } builder, loader;
 };
 
 /* NULL but in a child of the helper. */
 extern struct clb_helper_shared *clb_helper_shared;
+extern struct clb_helper_child *clb_helper_child;
 /* Called first in a child of the helper. */
 void clb_helper_become(clb_helper_role as, struct clb_helper_shared *with);
 clb_helper_role clb_helper_get_role(void);
@@ -80,7 +92,8 @@ typedef enum clb_helper_step {
 
 /* Called by a check before it gets its programs: CLB_OK when the helper has done the step, or this
  * process builds them. The helper does a step without a record, and again one that failed an hour
- * ago or whose rates are a week old. */
+ * ago or whose rates are a week old; then what the same calls need next, without being waited for.
+ */
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_helper_step step,
                          clb_precision precision) CLB_MUST_CHECK;
 
@@ -120,7 +133,7 @@ bool clb_rates_decide(void);
 /* What the helper has chosen; false where this process must find out and note it. */
 bool clb_choice_find(const struct clb_device *device, clb_precision precision, int which,
                      struct clb_choice *choice);
-void clb_choice_note(int which, const struct clb_choice *choice);
+void clb_choice_note(clb_precision precision, int which, const struct clb_choice *choice);
 
 /* The rate of the device at this place, "P:D", in GFLOP/s, of a CPU device for each core; measured
  * now if need be. 0: not known; below 0: no kernel works. */

@@ -188,8 +188,8 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
         return CLB_ERR_NOMEM;
     }
     clb_status status = CLB_ERR_BUILD;
-    if (clb_helper_shared != NULL)
-        snprintf(clb_helper_shared->current, sizeof clb_helper_shared->current, "%s",
+    if (clb_helper_child != NULL)
+        snprintf(clb_helper_child->current, sizeof clb_helper_child->current, "%s",
                  program->identity);
     if (clb_record_load_recent(mark_of(program), CLB_MARK_LASTS, &mark))
         clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", program->source->name, mark.text);

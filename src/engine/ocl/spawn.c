@@ -1,12 +1,12 @@
 /* Start a helper process that the program cannot notice, see clb_spawn.
  *
- * The driver thread makes the keeper by clone(CLONE_VM) without an exit signal: a process in the
+ * The calling thread makes the keeper by clone(CLONE_VM) without an exit signal: a process in the
  * program's memory that never calls exec, which only a wait with __WCLONE sees. The keeper makes
  * the helper by clone(CLONE_VM | CLONE_VFORK) and exec, and is its parent for as long as it runs:
  * an orphan would be given to a program that is process 1 or a subreaper, with SIGCHLD, and an
  * exec'ed process sends SIGCHLD whatever clone was told.
  *
- * The keeper runs with the driver thread's thread pointer, while that thread waits. So it and the
+ * The keeper runs with the calling thread's thread pointer, while that thread waits. So it and the
  * helper before its exec only make system calls: no malloc, no stdio. */
 #include "helper.h"
 
@@ -46,7 +46,7 @@
 extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
 
 struct launch {
-    /* Held by the driver thread. When that thread ends, also by an exec of the program, the kernel
+    /* Held by the calling thread. When that thread ends, also by an exec of the program, the kernel
      * sets FUTEX_OWNER_DIED in the mutex's first word. */
     pthread_mutex_t alive;
     const char *path;

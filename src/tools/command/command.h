@@ -98,8 +98,8 @@ const char *clb_find_ladder(void);
  * `steps` of the one that is taken. NULL after a message. */
 json_t *clb_ask_helper(void);
 
-/* Have the helper do a step ("gemm:d"); returns its process, -1 after a message. */
-pid_t clb_helper_begin(const char *step);
+/* Have the helper do steps ("gemm:d,direct:d"); what it writes. NULL after a message. */
+FILE *clb_helper_begin(const char *steps);
 
 /* Add the library to LD_PRELOAD. */
 void clb_preload(const char *library);

@@ -68,35 +68,20 @@ const char *clb_find_ladder(void)
 
 /* ---- children ---- */
 
-/* Replace this process by the helper, with its output in a file where that is wanted. */
+/* Replace this process by the helper, with its output in a file. */
 static void become_helper(const char *helper, const char *const *arguments, int output)
 {
     unsetenv("LD_PRELOAD");
     dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
-    if (output >= 0)
-        dup2(output, STDOUT_FILENO);
+    dup2(output, STDOUT_FILENO);
     execv(helper, (char *const *)(uintptr_t)arguments);
     _exit(CLB_EXIT_NO_EXEC);
 }
 
-pid_t clb_helper_begin(const char *step)
-{
-    const char *helper = clb_find_helper(), *const arguments[] = {HELPER, step, NULL};
-    if (helper == NULL)
-        return -1;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0)
-        become_helper(helper, arguments, -1);
-    if (child < 0)
-        clb_fail(0, "%s: %s", helper, strerror(errno));
-    return child;
-}
-
 /* What a child writes: the helper, where that is named, or what `answer` returns. */
-static json_t *ask(const char *helper, json_t *(*answer)(void *argument), void *argument)
+static FILE *begin(const char *helper, const char *const *arguments,
+                   json_t *(*answer)(void *argument), void *argument)
 {
-    static const char *const arguments[] = {HELPER, "--stall", "20", "--cpu", "60", "list", NULL};
     int pipes[2];
     if (pipe2(pipes, O_CLOEXEC) != 0)
         return NULL;
@@ -110,10 +95,25 @@ static json_t *ask(const char *helper, json_t *(*answer)(void *argument), void *
         _exit(0);
     }
     close(pipes[1]);
-    json_t *result = json_loadfd(pipes[0], 0, NULL);
-    close(pipes[0]);
-    if (child > 0)
-        waitpid(child, NULL, 0);
+    return fdopen(pipes[0], "r");
+}
+
+FILE *clb_helper_begin(const char *steps)
+{
+    const char *helper = clb_find_helper(), *const arguments[] = {HELPER, steps, NULL};
+    return helper != NULL ? begin(helper, arguments, NULL, NULL) : NULL;
+}
+
+/* The same, when it has ended. */
+static json_t *ask(const char *helper, json_t *(*answer)(void *argument), void *argument)
+{
+    static const char *const arguments[] = {HELPER, "--stall", "20", "--cpu", "60", "list", NULL};
+    FILE *file = begin(helper, arguments, answer, argument);
+    if (file == NULL)
+        return NULL;
+    json_t *result = json_loadf(file, 0, NULL);
+    fclose(file);
+    wait(NULL);
     return result;
 }
 

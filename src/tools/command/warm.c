@@ -2,14 +2,14 @@
 #include "measure.h"
 #include "engine/ocl/helper.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define STEP(name) (1U << CLB_STEP_##name)
 #define ALL_STEPS  ((1U << CLB_STEPS) - 1)
-#define LOOK_US    100000 /* how often the bar is drawn */
+#define LOOK_MS    100 /* how often the bar is drawn */
 
 /* ---- which steps ---- */
 
@@ -53,73 +53,63 @@ static bool add_routine(unsigned steps[CLB_PRECISIONS], const char *name)
 
 /* ---- doing them ---- */
 
-struct progress {
-    int done, all;
-    double begin;
+/* Numbers of steps: those that the device can have, that were ready, and that are. */
+struct counts {
+    int all, before, now;
 };
 
-/* False when the helper can't be had. */
-static bool do_step(struct progress *progress, const char *step)
+/* Have the helper do steps, and print which it has done. False when it can't be had. */
+static bool do_steps(const char *steps, struct counts *counts)
 {
-    double begin = clb_now();
-    int status;
-    pid_t child = clb_helper_begin(step), ended;
-    if (child < 0)
+    const int all = counts->all + 1; /* with "devices": which drivers work is recorded, too */
+    const double begin = clb_now();
+    double last = begin;
+    char line[80], name[64];
+    int status, done = 0;
+    FILE *answers = clb_helper_begin(steps);
+    if (answers == NULL)
         return false;
-    while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
-        clb_bar_draw((double)progress->done / progress->all, "%d of %d, %.0f s: %s", progress->done,
-                     progress->all, clb_now() - progress->begin, step);
-        usleep(LOOK_US);
+    setvbuf(answers, NULL, _IONBF, 0); /* for poll */
+    struct pollfd ready = {.fd = fileno(answers), .events = POLLIN};
+    for (;;) {
+        clb_bar_draw((double)done / all, "%d of %d, %.0f s: %.*s", done, all, clb_now() - begin,
+                     (int)strcspn(steps, ","), steps);
+        if (poll(&ready, 1, LOOK_MS) == 0)
+            continue;
+        clb_bar_clear();
+        if (fgets(line, sizeof line, answers) == NULL ||
+            sscanf(line, "%63s %d", name, &status) != 2)
+            break;
+        if (status >= 0 && status != CLB_ERR_NODEVICE)
+            printf("%-12s %6.1f s%s\n", name, clb_now() - last, status > 0 ? "  (failed)" : "");
+        fflush(stdout);
+        last = clb_now();
+        steps += strcspn(steps, ",");
+        steps += *steps == ',';
+        if (done++ > 0) {
+            counts->all -= status == CLB_HELPER_NONE_SUCH;
+            counts->before += status == CLB_HELPER_READY;
+            counts->now += status == CLB_HELPER_READY || status == CLB_OK;
+        }
     }
-    progress->done++;
-    clb_bar_clear();
-    printf("%-12s %6.1f s%s\n", step, clb_now() - begin,
-           ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "  (failed)");
-    fflush(stdout);
+    fclose(answers);
+    wait(NULL);
     return true;
 }
 
-/* How many of the wanted steps are in this state: "passed", "failed", "" (not done), or NULL: all
- * that the device can have. They are done unless `progress` is NULL; -1: the helper can't be
- * had. */
-static int count_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list, const char *state,
-                       struct progress *progress)
+/* False, after a message, where none of so many steps could be made. */
+static bool can_be_made(int all)
 {
-    const json_t *states = json_object_get(json_object_get(list, "cache"), "steps");
-    int count = 0;
-    for (int s = 0; s < CLB_STEPS; s++) {
-        for (int p = 0; p < CLB_PRECISIONS; p++) {
-            char name[64];
-            clb_step_format(name, sizeof name, (clb_helper_step)s, (clb_precision)p);
-            const char *now = json_string_value(json_object_get(states, name));
-            if ((steps[p] >> s & 1) == 0 || now == NULL ||
-                (state != NULL && strcmp(now, state) != 0))
-                continue;
-            if (progress != NULL && !do_step(progress, name))
-                return -1;
-            count++;
-        }
-    }
-    return count;
-}
-
-static bool do_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list)
-{
-    struct progress progress = {.all = count_steps(steps, list, "", NULL) + 1, .begin = clb_now()};
-    /* Which drivers work is recorded too. */
-    return progress.all == 1 ||
-           (do_step(&progress, "devices") && count_steps(steps, list, "", &progress) >= 0);
-}
-
-/* NULL, or why nothing can be made. */
-static const char *find_obstacle(const json_t *list, const unsigned steps[CLB_PRECISIONS])
-{
+    json_auto_t *list = clb_devices_ready();
     const json_t *cache = json_object_get(list, "cache");
-    if (*json_string_value(json_object_get(cache, "folder")) == '\0')
-        return "there is no cache that can be written";
-    if (!clb_is_true(cache, "room"))
-        return "the disk of the cache is full";
-    return count_steps(steps, list, NULL, NULL) == 0 ? "the device has no double precision" : NULL;
+    const char *obstacle = *clb_text_of(cache, "folder") == '\0'
+                               ? "there is no cache that can be written"
+                           : !clb_is_true(cache, "room") ? "the disk of the cache is full"
+                           : all == 0                    ? "the device has no double precision"
+                                                         : NULL;
+    if (list != NULL && obstacle != NULL)
+        clb_fail(0, "%s", obstacle);
+    return list != NULL && obstacle == NULL;
 }
 
 int clb_command_warm(int argc, char **argv)
@@ -132,21 +122,27 @@ int clb_command_warm(int argc, char **argv)
         if (!add_routine(steps, argv[i]))
             return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
     }
-    json_auto_t *before = clb_devices_ready();
-    if (before == NULL)
+    struct clb_text text = {0};
+    struct counts counts = {0};
+    clb_text_add(&text, "devices");
+    for (int i = 0; i < CLB_STEPS * CLB_PRECISIONS; i++) {
+        const int step = i / CLB_PRECISIONS, precision = i % CLB_PRECISIONS;
+        if ((steps[precision] >> step & 1) == 0)
+            continue;
+        char name[64];
+        clb_step_format(name, sizeof name, (clb_helper_step)step, (clb_precision)precision);
+        clb_text_addf(&text, ",%s", name);
+        counts.all++;
+    }
+    if (text.failed || !do_steps(text.data, &counts) ||
+        ((counts.now < counts.all || counts.all == 0) && !can_be_made(counts.all)))
         return CLB_EXIT_FAILED;
-    const char *obstacle = find_obstacle(before, steps);
-    int ready = count_steps(steps, before, "passed", NULL);
-    json_auto_t *after = obstacle == NULL && do_steps(steps, before) ? clb_devices_list() : NULL;
-    if (obstacle != NULL)
-        clb_fail(0, "%s", obstacle);
-    if (after == NULL)
-        return CLB_EXIT_FAILED;
-    int all = count_steps(steps, after, NULL, NULL),
-        now = count_steps(steps, after, "passed", NULL);
-    printf("Of %d sets of kernels %d are ready, %d were before.\n", all, now, ready);
-    return now == all ? EXIT_SUCCESS
-                      : clb_fail(CLB_EXIT_FAILED,
-                                 "%d can't be had on this device: CLBLAS_SHIM_LOG=warn %s",
-                                 all - now, "says why when a program needs them");
+    clb_text_free(&text);
+    printf("Of %d sets of kernels %d are ready, %d were before.\n", counts.all, counts.now,
+           counts.before);
+    return counts.now == counts.all
+               ? EXIT_SUCCESS
+               : clb_fail(CLB_EXIT_FAILED,
+                          "%d can't be had on this device: CLBLAS_SHIM_LOG=warn %s",
+                          counts.all - counts.now, "says why when a program needs them");
 }

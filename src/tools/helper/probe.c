@@ -1,14 +1,16 @@
 /* clblas-shim-probe: the helper process that meets drivers. Started by the library; not for people.
  *
- *   clblas-shim-probe [--cpu SECONDS] [--memory MIB] [--stall SECONDS] devices | STEP[@P:D] | list
+ *   clblas-shim-probe [--cpu SECONDS] [--memory MIB] [--stall SECONDS] STEP[,STEP]...[@P:D] | list
  *
- * This process opens no driver. For each step it starts a child that builds, checks and stores, and
- * then one that loads what is stored and checks it again. What a child dies of, by itself or at a
- * limit, is marked, and the step begins anew without it. One helper works at a time: it holds a
- * lock in the cache.
+ * This process opens no driver. A child, the builder, opens it and builds, checks and stores one
+ * step after the other, behind the first only those without a record; beside it another, the
+ * loader, loads what is stored and checks it again. What a child dies of, by itself or at a limit,
+ * is marked, and it begins anew at that step without it. The step "devices" only opens drivers. One
+ * helper works at a time: it holds a lock in the cache.
  *
- * Results are records in the cache (src/engine/ocl/helper.c); the exit status only says whether
- * there is one. `list`, for the clblas-shim command, stores nothing and prints one JSON object. */
+ * Results are records in the cache (src/engine/ocl/helper.c); the exit status only says whether all
+ * steps have come to an end. For the clblas-shim command a line on stdout has the name of each and
+ * its status. `list` stores nothing and prints one JSON object. */
 #include "engine/device_blas/device_blas.h"
 #include "engine/ocl/helper.h"
 #include "engine/ocl/start.h"
@@ -32,12 +34,13 @@
 
 #define LONGEST_LOCK  900.0 /* seconds that another helper may hold the lock */
 #define LOOK_NS       50000000
-#define MOST_ATTEMPTS 16 /* marks in one step */
+#define WAIT_US       5000
+#define MOST_ATTEMPTS 64 /* marks */
 #define LAST_CPU      60 /* seconds of CPU time that a child has when the program has ended */
 #define MOST_MEMORY   ((uint64_t)4 << 30)
 #define PROGRESS      0.05 /* seconds of CPU time; a thread that only looks at times uses less */
 
-/* What a child may use; options change it, for tests. */
+/* What a child may use, of CPU time in each step; options change it, for tests. */
 static struct limits {
     double cpu, stall;
     uint64_t memory;
@@ -45,6 +48,12 @@ static struct limits {
 
 static struct clb_helper_shared *shared;
 static sigset_t awaited; /* SIGCHLD, and SIGTERM when the program has ended */
+
+static void await_signal(void)
+{
+    if (sigtimedwait(&awaited, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM)
+        shared->stop = true;
+}
 
 /* ---- the lock ---- */
 
@@ -77,8 +86,7 @@ static int take_lock(void)
         }
         if (clb_now() > until || shared->stop)
             return CLB_HELPER_EXIT_BUSY;
-        shared->stop =
-            sigtimedwait(&awaited, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM;
+        await_signal();
     }
     show_life();
     return 0;
@@ -104,19 +112,32 @@ static uint64_t read_resident(pid_t child)
     return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* ---- what is wanted and done ---- */
+
+static char *wanted[CLB_MOST_STEPS]; /* steps, most wanted first */
+static char *drivers;                /* clb_drivers_describe */
+static double begun;                 /* when this helper was */
+static pid_t other;                  /* looks after the builder; 0: it has ended */
+
+/* Tell what has been done since the last call. */
+static void end_steps(void)
+{
+    static int done;
+    for (; done < shared->loader.step; done++)
+        printf("%s %d\n", wanted[done], shared->status[done]);
+    if (other > 0 && waitpid(other, NULL, WNOHANG) == other) {
+        shared->last = shared->builder.step;
+        other = 0;
+    }
+}
+
 /* ---- children ---- */
 
-typedef int child_task(const char *argument);
+typedef int child_task(void);
 
 static char death[128]; /* what the last child that has died has died of */
 
-static void limit_child(pid_t child, double cpu)
-{
-    struct rlimit seconds = {.rlim_cur = (rlim_t)cpu, .rlim_max = (rlim_t)cpu + 1};
-    prlimit(child, RLIMIT_CPU, &seconds, NULL);
-}
-
-static void run_child(child_task *task, const char *argument, clb_helper_role role)
+static void run_child(child_task *task, struct clb_helper_child *own)
 {
     const struct rlimit none = {0, 0};
     sigset_t empty;
@@ -126,81 +147,73 @@ static void run_child(child_task *task, const char *argument, clb_helper_role ro
     sigemptyset(&empty);
     sigprocmask(SIG_SETMASK, &empty, NULL);
     clb_signals_have_no_program();
-    clb_helper_become(role, shared);
-    int status = task(argument);
-    shared->finished = true;
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* drivers print */
+    clb_helper_become(own == &shared->loader ? CLB_HELPER_LOADS : CLB_HELPER_BUILDS, shared);
+    clb_helper_child = own;
+    int status = task();
+    own->finished = true;
     _exit(status);
 }
 
 /* The child's exit status, or -1 where it has died. */
-static int judge_end(int status, const char *killed)
+static int judge_end(int status, const char *killed, bool finished)
 {
-    if (killed == NULL && WIFEXITED(status) && shared->finished)
+    if (killed == NULL && WIFEXITED(status) && finished)
         return WEXITSTATUS(status);
     if (killed != NULL)
         snprintf(death, sizeof death, "%s", killed);
     else if (WIFEXITED(status))
         snprintf(death, sizeof death, "it ended the process (status %d)", WEXITSTATUS(status));
-    else if (WTERMSIG(status) == SIGXCPU)
-        snprintf(death, sizeof death, "it took too much CPU time");
     else
         snprintf(death, sizeof death, "it crashed (%s)", strsignal(WTERMSIG(status)));
     return -1;
 }
 
 /* Run a task in a child within the limits; returns as judge_end. */
-static int supervise(child_task *task, const char *argument, clb_helper_role role)
+static int supervise(child_task *task, struct clb_helper_child *own)
 {
-    struct rusage usage = {0};
     const char *killed = NULL;
-    double begin = clb_now(), cpu = 0, progress = begin;
+    double cpu = 0, progress = clb_now(), begin = 0; /* CPU time when the step began */
     /* Half of what the system has left, but for tests. */
     const uint64_t memory =
         limits.memory != 0 ? limits.memory : clb_min(clb_proc_available() / 2, MOST_MEMORY);
-    int status = 0;
-    shared->current[0] = '\0';
-    if (role == CLB_HELPER_BUILDS)
-        memset(shared->choice, 0, sizeof shared->choice);
+    int status = 0, last = own->step;
+    own->current[0] = '\0';
     shared->rank = -1;
-    shared->finished = false;
+    own->finished = false;
     pid_t child = fork();
     if (child < 0) {
         snprintf(death, sizeof death, "no process can be made");
         return -1;
     }
     if (child == 0)
-        run_child(task, argument, role);
-    limit_child(child, shared->stop ? LAST_CPU : limits.cpu);
-    while (wait4(child, &status, WNOHANG, &usage) == 0) {
-        if (sigtimedwait(&awaited, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM) {
-            shared->stop = true;
-            limit_child(child, read_cpu_seconds(child) + LAST_CPU);
-        }
+        run_child(task, own);
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        await_signal();
         show_life();
+        if (own == &shared->loader)
+            end_steps();
         const double now = clb_now(), used = read_cpu_seconds(child);
-        if (used > cpu + PROGRESS) {
+        const int step = own->step + (shared->stop ? CLB_MOST_STEPS : 0);
+        if (step != last)
+            begin = used;
+        last = step;
+        /* A loader that waits for the builder does not hang. */
+        if (used > cpu + PROGRESS || (other > 0 && own->step >= shared->builder.step)) {
             cpu = used;
             progress = now;
         }
         if (killed == NULL)
             killed = read_resident(child) > memory   ? "it took too much memory"
                      : now - progress > limits.stall ? "it hung"
-                                                     : NULL;
+                     : used - begin > (shared->stop ? LAST_CPU : limits.cpu)
+                         ? "it took too much CPU time"
+                         : NULL;
         if (killed != NULL)
             kill(-child, SIGKILL);
     }
     kill(-child, SIGKILL); /* what it may have started */
-    status = judge_end(status, killed);
-    cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-          1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-    clb_log(status == 0 ? CLB_LOG_INFO : CLB_LOG_WARN,
-            "%s, %s: %s, %.1f s, %.1f s of CPU time, at most %ld MiB", argument,
-            role == CLB_HELPER_LOADS ? "loaded again" : "built",
-            status < 0    ? death
-            : status == 0 ? "ok"
-                          : clb_status_name((clb_status)status),
-            clb_now() - begin, cpu, usage.ru_maxrss >> 10);
-    return status;
+    return judge_end(status, killed, own->finished);
 }
 
 /* ---- in a child ---- */
@@ -230,29 +243,71 @@ static clb_status do_step(struct clb_runtime *runtime, clb_helper_step step,
     }
 }
 
-static int child_step(const char *name)
+static int try_step(struct clb_runtime *runtime, int at)
 {
+    const bool loads = clb_helper_get_role() == CLB_HELPER_LOADS;
+    const double begin = clb_now();
+    struct clb_record record;
     clb_helper_step step;
     clb_precision precision;
-    clb_runtime_state state;
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (!clb_step_parse(name, &step, &precision) || runtime == NULL)
-        return CLB_ERR_NODEVICE;
-    shared->chooses = step == CLB_STEP_GEMM;
-    clb_status status = do_step(runtime, step, precision);
+    if (!clb_step_parse(wanted[at], &step, &precision)) /* "devices" */
+        return CLB_OK;
+    if (!runtime->device.fp64 && clb_precision_real_size(precision) == sizeof(double))
+        return CLB_HELPER_NONE_SUCH;
+    if (!loads && clb_step_find(&runtime->device, step, precision, &record)) {
+        clb_record_free(&record);
+        /* Another helper may have done it while this one waited. */
+        if (at > 0 || !clb_record_is_older(&record, clb_now() - begun))
+            return record.verdict == CLB_PASSED ? CLB_HELPER_READY : CLB_HELPER_FAILED;
+    }
+    shared->opened = true;
+    clb_helper_child->chooses = step == CLB_STEP_GEMM;
+    const clb_status status = do_step(runtime, step, precision);
     if (status == CLB_OK)
         clb_pocl_store_sums(&runtime->device);
+    clb_log(status == CLB_OK ? CLB_LOG_INFO : CLB_LOG_WARN, "%s, %s: %s, %.1f s", wanted[at],
+            loads ? "loaded again" : "built", clb_status_name(status), clb_now() - begin);
     /* A step has passed when it has been loaded; it has failed at either. */
-    if (!shared->stop && (status != CLB_OK || clb_helper_get_role() == CLB_HELPER_LOADS))
+    if (!shared->stop && (status != CLB_OK || loads))
         clb_step_record(&runtime->device, step, precision, status);
     return (int)status;
 }
 
-static int child_devices(const char *unused)
+/* A step that fails is the child's last: after an error a driver may be of no use. */
+static int child_steps(void)
+{
+    struct clb_helper_child *own = clb_helper_child;
+    struct clb_runtime *runtime = NULL;
+    clb_runtime_state state;
+    int status = CLB_OK;
+    while (status <= 0 && own->step < shared->last && !shared->stop) {
+        const int step = own->step;
+        const bool loads = own == &shared->loader, waits = loads && step >= shared->builder.step;
+        /* The loader opens a driver that works, when there is something to build. */
+        if (runtime == NULL && (!loads || shared->opened)) {
+            runtime = clb_runtime_get(&state);
+            for (; runtime == NULL && own->step < shared->last; own->step++)
+                shared->status[own->step] = CLB_ERR_NODEVICE;
+            if (shared->library[0] == '\0') /* all drivers work */
+                clb_record_note((struct clb_key){CLB_RECORD_DRIVERS, drivers, NULL}, CLB_PASSED,
+                                "");
+        } else if (waits) {
+            usleep(WAIT_US);
+        } else {
+            if (!loads || shared->status[step] == CLB_OK)
+                shared->status[step] = status = try_step(runtime, step);
+            if (!shared->stop)
+                own->step++;
+            kill(getppid(), SIGCHLD); /* it looks at once */
+        }
+    }
+    return status > 0 ? status : CLB_OK;
+}
+
+static int child_devices(void)
 {
     clb_runtime_state state;
     const struct clb_runtime *runtime = clb_runtime_get(&state);
-    (void)unused;
     shared->rank = runtime != NULL ? clb_device_rank(&runtime->device) : -1;
     return runtime != NULL ? CLB_OK : CLB_ERR_NODEVICE;
 }
@@ -267,7 +322,7 @@ static size_t choose_driver(const struct clb_icd *icd, size_t count)
     size_t chosen = count;
     for (size_t i = 0; i < count && !shared->stop; i++) {
         memcpy(shared->library, icd[i].library, sizeof shared->library);
-        if (supervise(child_devices, icd[i].library, CLB_HELPER_BUILDS) < 0)
+        if (supervise(child_devices, &shared->builder) < 0)
             clb_log(CLB_LOG_WARN, "the driver %s is not used: %s", icd[i].library, death);
         else if (shared->rank > best) {
             best = shared->rank;
@@ -283,13 +338,10 @@ static bool meet_drivers(void)
 {
     struct clb_icd icd[CLB_MAX_ICDS];
     const size_t count = clb_icd_list(icd);
-    char *drivers = clb_drivers_describe();
     int64_t verdict = CLB_PASSED;
     const char *text = "";
-    if (drivers == NULL)
-        return false;
     shared->library[0] = '\0';
-    if (supervise(child_devices, "devices", CLB_HELPER_BUILDS) < 0) {
+    if (supervise(child_devices, &shared->builder) < 0) {
         clb_log(CLB_LOG_WARN, "a driver does not work: %s", death);
         const size_t chosen = choose_driver(icd, count);
         verdict = chosen < count ? CLB_LIBRARY : CLB_FAILED;
@@ -297,7 +349,6 @@ static bool meet_drivers(void)
     }
     if (!shared->stop)
         clb_record_note((struct clb_key){CLB_RECORD_DRIVERS, drivers, NULL}, verdict, text);
-    free(drivers);
     return !shared->stop;
 }
 
@@ -350,13 +401,11 @@ static void add_steps(struct clb_text *text, const struct clb_runtime *used)
 }
 
 /* Leaves "devices":[...],"steps":{...} for the helper. */
-static int child_list(const char *unused)
+static int child_list(void)
 {
     static struct clb_listed_device list[CLB_MAX_DEVICES];
     clb_runtime_state state;
     struct clb_text devices = {0}, steps = {0};
-    (void)unused;
-    dup2(STDERR_FILENO, STDOUT_FILENO); /* drivers print */
     const struct clb_runtime *used = clb_runtime_get(&state);
     if (used == NULL && clb_cl_load(shared->library[0] != '\0' ? shared->library : NULL) != CLB_OK)
         return CLB_ERR_NODEVICE;
@@ -368,8 +417,9 @@ static int child_list(const char *unused)
     shared->rank = used != NULL ? clb_device_rank(&used->device) : -1;
     if (devices.failed || steps.failed)
         return CLB_ERR_NOMEM;
-    snprintf(shared->current, sizeof shared->current, "\"devices\":[%s],\"steps\":{%s}",
-             devices.data != NULL ? devices.data : "", steps.data != NULL ? steps.data : "");
+    snprintf(clb_helper_child->current, sizeof clb_helper_child->current,
+             "\"devices\":[%s],\"steps\":{%s}", devices.data != NULL ? devices.data : "",
+             steps.data != NULL ? steps.data : "");
     return CLB_OK;
 }
 
@@ -377,12 +427,13 @@ static int child_list(const char *unused)
 static void add_drivers(struct clb_text *text, const char *library)
 {
     snprintf(shared->library, sizeof shared->library, "%s", library);
-    const int status = supervise(child_list, "list", CLB_HELPER_BUILDS);
+    const int status = supervise(child_list, &shared->builder);
     clb_text_add(text, "{");
     add_text(text, "library", library);
     add_text(text, "death", status < 0 ? death : "");
     clb_text_addf(text, "\"loaded\":%s,\"rank\":%.0f,%s}", status == CLB_OK ? "true" : "false",
-                  shared->rank, status == CLB_OK ? shared->current : "\"devices\":[],\"steps\":{}");
+                  shared->rank,
+                  status == CLB_OK ? shared->builder.current : "\"devices\":[],\"steps\":{}");
 }
 
 /* All drivers together, as programs use them, and each one alone where that may say more. */
@@ -413,70 +464,75 @@ static int list_drivers(void)
 
 /* ---- steps ---- */
 
-/* False when it died; what it died of is marked. */
-static bool survives(const char *step, clb_helper_role role, int *status)
+/* Have a child do its steps, and another one where that has died. What it has died of is marked
+ * unless it had done steps before, which may be why. */
+static void look_after(struct clb_helper_child *own)
 {
-    *status = supervise(child_step, step, role);
-    if (*status >= 0 || shared->stop)
-        return true;
-    if (shared->current[0] != '\0')
-        clb_record_note((struct clb_key){CLB_RECORD_MARK, shared->current, NULL}, CLB_FAILED,
-                        death);
-    else
-        return !meet_drivers(); /* it died before any program: of a driver */
-    return false;
-}
-
-/* "gemm:d", or "gemm:d@P:D" on that device. */
-static bool make_step(const char *step)
-{
-    int status = -1;
     bool known;
-    char name[64];
-    const size_t length = strcspn(step, "@");
-    snprintf(name, sizeof name, "%.*s", (int)clb_min(length, sizeof name - 1), step);
-    if (step[length] == '@')
-        snprintf(shared->device, sizeof shared->device, "%s", step + length + 1);
-    for (int attempt = 0; attempt < MOST_ATTEMPTS && !shared->stop; attempt++) {
+    for (int attempts = 0; own->step < shared->last && !shared->stop && attempts < MOST_ATTEMPTS;) {
+        const int first = own->step + (strcmp(wanted[own->step], "devices") == 0);
         /* Only the driver that meet_drivers has chosen is opened. */
         (void)!clb_drivers_recall(shared->library, sizeof shared->library, &known);
-        if (!survives(name, CLB_HELPER_BUILDS, &status))
+        if (supervise(child_steps, own) >= 0 || shared->stop)
             continue;
-        if (status != CLB_OK || shared->stop)
-            return status >= 0;
-        if (survives(name, CLB_HELPER_LOADS, &status))
-            return status >= 0;
+        clb_log(CLB_LOG_WARN, "%s, %s: %s", wanted[own->step],
+                own == &shared->loader ? "loaded again" : "built", death);
+        if (own->step > first)
+            continue;
+        attempts++;
+        if (own->current[0] != '\0')
+            clb_record_note((struct clb_key){CLB_RECORD_MARK, own->current, NULL}, CLB_FAILED,
+                            death);
+        else if (own == &shared->builder)
+            (void)meet_drivers(); /* it died before any program: of a driver */
+        if (own == &shared->loader)
+            return; /* it must be built without what is marked */
     }
-    return false;
 }
 
-static int serve(const char *step)
+/* True when all steps have come to an end. */
+static bool make_steps(void)
 {
-    double begin = clb_now();
-    char request[128];
-    uint64_t sum = 0;
-    if (strcmp(step, "list") == 0)
+    /* Another round where a loader has died. */
+    for (int round = 0;
+         shared->loader.step < shared->last && !shared->stop && round < MOST_ATTEMPTS; round++) {
+        shared->builder.step = shared->loader.step;
+        if ((other = fork()) == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            look_after(&shared->builder);
+            _exit(0);
+        }
+        if (other < 0)
+            return false;
+        look_after(&shared->loader);
+        for (end_steps(); other > 0; end_steps()) {
+            await_signal();
+            show_life();
+        }
+    }
+    return wanted[shared->loader.step] == NULL;
+}
+
+static int serve(char *steps)
+{
+    begun = clb_now();
+    if (strcmp(steps, "list") == 0)
         return list_drivers();
-    int failed = take_lock();
-    char *drivers = failed == 0 ? clb_drivers_describe() : NULL;
-    if (drivers == NULL)
+    const int failed = take_lock();
+    if (failed != 0 || (drivers = clb_drivers_describe()) == NULL)
         return failed;
-    for (char **entry = environ; *entry != NULL; entry++) {
-        if (strncmp(*entry, "CLBLAS_SHIM", 11) == 0)
-            sum += clb_cache_hash(*entry, strlen(*entry));
-    }
-    snprintf(request, sizeof request, "%.64s %016llx", step, (unsigned long long)sum);
-    const struct clb_key key = {CLB_RECORD_REQUEST, drivers, request};
-    /* Another helper may have done it while this one waited. */
-    bool done = clb_record_exists(key, clb_now() - begin);
-    if (!done) {
-        (void)clb_store_visit_outdated(true);
-        done = strcmp(step, "devices") == 0 ? meet_drivers() : make_step(step);
-        if (done && !shared->stop)
-            clb_record_note(key, CLB_PASSED, "");
-    }
-    free(drivers);
-    return done ? 0 : CLB_HELPER_EXIT_FAILED;
+    (void)clb_store_visit_outdated(true);
+    const struct clb_key key = {CLB_RECORD_DRIVERS, drivers, NULL};
+    if (strcmp(steps, "devices") == 0)
+        return clb_record_exists(key, clb_now() - begun) || meet_drivers() ? 0
+                                                                           : CLB_HELPER_EXIT_FAILED;
+    const char *device = strchr(steps, '@');
+    snprintf(shared->device, sizeof shared->device, "%s", device != NULL ? device + 1 : "");
+    steps[strcspn(steps, "@")] = '\0';
+    for (char *step = strtok(steps, ","); step != NULL && shared->last + 1 < CLB_MOST_STEPS;
+         step = strtok(NULL, ","))
+        wanted[shared->last++] = step;
+    return make_steps() ? 0 : CLB_HELPER_EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
@@ -493,7 +549,7 @@ int main(int argc, char **argv)
     }
     if (at + 1 != argc) {
         fprintf(stderr,
-                "usage: %s devices | STEP | list\n"
+                "usage: %s STEP[,STEP]... | list\n"
                 "The helper process of libclblas_shim, which starts it.\n",
                 argv[0]);
         return 2;
@@ -505,6 +561,7 @@ int main(int argc, char **argv)
     /* Files that the program writes are not the helper's. */
     unsetenv("CLBLAS_SHIM_TRACE");
     unsetenv("CLBLAS_SHIM_STATS");
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return shared == MAP_FAILED ? CLB_HELPER_EXIT_FAILED : serve(argv[at]);
 }
