@@ -1,5 +1,5 @@
 /* OpenCL drivers that do harm, where BAD says how: crash, hang, memory, cpu, exit, slow, wrong,
- * stall, flip.
+ * stall, flip; gpu does none.
  *
  * As a driver of its own (an .icd file names it) when it is asked for its platforms. As a layer
  * over the system's drivers (OPENCL_LAYERS) when it compiles a program whose options contain
@@ -7,8 +7,8 @@
  * slow, each work-group of a kernel takes BAD_MS (1) ms of CPU time instead, a launch at most
  * BAD_MOST ms;
  * where it is wrong, the first byte of what is read in ten KiB or more at a time is another one;
- * where it stalls or flips, it plays GPUs, and after 200 reads nothing comes any more, or with a
- * bit flipped. */
+ * where it is gpu it plays GPUs; where it stalls or flips, too, and after 200 reads nothing comes
+ * any more, or with a bit flipped. */
 #include "../lib/layer.h"
 
 #include <fcntl.h>
@@ -163,8 +163,8 @@ static void layer_init(struct _cl_icd_dispatch *table)
         table->clEnqueueNDRangeKernel = launch_slowly;
     if (strcmp(how, "wrong") == 0)
         table->clEnqueueReadBuffer = read_wrongly;
-    if (strcmp(how, "stall") == 0 || strcmp(how, "flip") == 0) {
+    if (strcmp(how, "stall") == 0 || strcmp(how, "flip") == 0)
         table->clEnqueueReadBuffer = read_badly;
+    if (table->clEnqueueReadBuffer == read_badly || strcmp(how, "gpu") == 0)
         table->clGetDeviceInfo = get_gpu;
-    }
 }

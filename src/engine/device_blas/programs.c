@@ -119,7 +119,7 @@ clb_status clb_getf2_choose(struct clb_getf2 *panel, const struct clb_workspace 
     char options[160];
     *panel = (struct clb_getf2){0};
     clb_getf2_set_shape(panel, &workspace->runtime->device, workspace->variant);
-    for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
+    for (int shuffle = warps ? 2 : 0; shuffle >= warps && status == CLB_ERR_BUILD; shuffle--) {
         snprintf(options, sizeof options,
                  "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_WIDTH=%zu -DCLB_BLOCK=%zu "
                  "-DCLB_PANEL_WG=%zu -DCLB_SHUFFLE=%d -DCLB_TAPER=%d",

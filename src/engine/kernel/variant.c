@@ -131,6 +131,8 @@ static clb_status make_variant(struct clb_runtime *runtime, clb_precision precis
                                          .flop_seconds =
                                              clb_tuning_seconds(&runtime->device, precision, 1)};
     clb_status status = variant_prepare(runtime, variant);
+    if (status == CLB_ERR_NOMEM && clb_helper_get_role() == CLB_HELPER_AHEAD)
+        return CLB_OK; /* the next program */
     CLB_THEN(status, check_products(runtime, variant, false));
     return status == CLB_OK && direct == NULL && clb_gemm_has_direct(variant)
                ? check_products(runtime, variant, true)

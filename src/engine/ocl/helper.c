@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -128,6 +129,35 @@ bool clb_helper_lock_path(char *text, size_t size)
 }
 
 /* ---- requests ---- */
+
+/* A byte of the file, which is locked as a whole by other means. */
+static int lock_program(const char *identity, short type, int command)
+{
+    struct flock lock = {
+        .l_type = type,
+        .l_whence = SEEK_SET,
+        .l_start = (off_t)(clb_cache_hash(identity, strlen(identity)) >> 32),
+        .l_len = 1,
+    };
+    int result;
+    do
+        result = fcntl(clb_helper_shared->lock_file, command, &lock);
+    while (result != 0 && errno == EINTR);
+    return result;
+}
+
+bool clb_helper_take_program(const char *identity)
+{
+    const bool waits = role != CLB_HELPER_AHEAD;
+    return clb_helper_shared == NULL ||
+           lock_program(identity, F_WRLCK, waits ? F_SETLKW : F_SETLK) == 0 || waits;
+}
+
+void clb_helper_leave_program(const char *identity)
+{
+    if (clb_helper_shared != NULL)
+        lock_program(identity, F_UNLCK, F_SETLK);
+}
 
 /* "gemm:d"; set by clb_step_need. */
 static char current_step[64];
@@ -362,7 +392,8 @@ bool clb_choice_find(const struct clb_device *device, clb_precision precision, i
 
 void clb_choice_note(clb_precision precision, int which, const struct clb_choice *choice)
 {
-    choices(precision)[which] = *choice;
+    if (role != CLB_HELPER_AHEAD)
+        choices(precision)[which] = *choice;
 }
 
 /* A lack of memory and the like say nothing of the next attempt. */

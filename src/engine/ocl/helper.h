@@ -12,6 +12,7 @@ typedef enum clb_helper_role {
     CLB_HELPER_NONE,   /* no helper: this process starts drivers and builds programs itself */
     CLB_HELPER_USED,   /* has the helper do that, and loads what has passed */
     CLB_HELPER_BUILDS, /* a child of the helper: builds, checks and stores */
+    CLB_HELPER_AHEAD,  /* a child of the helper: builds and stores programs for the builder */
     CLB_HELPER_LOADS   /* a child of the helper: loads what is stored, and checks it again */
 } clb_helper_role;
 
@@ -34,7 +35,7 @@ enum { CLB_CHOICES = 2 }; /* of any kernels, and of those that do without split 
 /* What becomes of a step, besides statuses of its check: it had passed or failed before, or the
  * device can't have it. */
 enum { CLB_HELPER_READY = -1, CLB_HELPER_FAILED = -2, CLB_HELPER_NONE_SUCH = -3 };
-enum { CLB_MOST_STEPS = 64 };
+enum { CLB_MOST_STEPS = 64, CLB_MOST_AHEAD = 3 };
 
 /* Memory that the helper shares with its children. */
 struct clb_helper_shared {
@@ -44,6 +45,7 @@ struct clb_helper_shared {
     double rank;         /* of the best device, for choosing between drivers */
     char library[512];   /* the only driver that children may open; empty: the loader */
     char device[32];     /* the only device, as in CLBLAS_SHIM_DEVICE; empty: the best */
+    int lock_file;       /* of clb_helper_lock_path */
     struct clb_choice choice[CLB_PRECISIONS][CLB_CHOICES]; /* that the builder has made */
     int status[CLB_MOST_STEPS];                            /* of steps that are done */
     struct clb_helper_child {
@@ -51,7 +53,7 @@ struct clb_helper_shared {
         bool finished;                 /* it has: a driver may call exit */
         bool chooses;                  /* it finds out a choice, unless there is one */
         char current[(size_t)1 << 20]; /* a program, to be marked if it dies; or empty */
-    } builder, loader;
+    } builder, loader, ahead[CLB_MOST_AHEAD];
 };
 
 /* NULL but in a child of the helper. */
@@ -63,6 +65,11 @@ clb_helper_role clb_helper_get_role(void);
 
 /* The file that a working helper has locked, and writes to. */
 bool clb_helper_lock_path(char *text, size_t size);
+
+/* Of children of the helper, only one builds a program: the builder waits for it, for others this
+ * is false. A child that dies leaves it. */
+bool clb_helper_take_program(const char *identity);
+void clb_helper_leave_program(const char *identity);
 
 /* ---- drivers ---- */
 

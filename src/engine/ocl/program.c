@@ -160,6 +160,21 @@ static clb_status build_and_store(struct clb_runtime *runtime, struct clb_progra
     return CLB_OK;
 }
 
+/* In a child of the helper another one may build it, or have built it by now. */
+static clb_status build_once(struct clb_runtime *runtime, struct clb_program *program,
+                             const char **origin)
+{
+    if (!clb_helper_take_program(program->identity))
+        return CLB_ERR_NOMEM;
+    clb_status status = clb_helper_shared != NULL ? build_from_cache(runtime, program) : CLB_ERR_IO;
+    if (status != CLB_OK) {
+        *origin = "source";
+        status = build_and_store(runtime, program);
+    }
+    clb_helper_leave_program(program->identity);
+    return status;
+}
+
 /* The program from the cache, else built, or where that is the helper's work asked for again. */
 static clb_status load_or_build(struct clb_runtime *runtime, struct clb_program *program,
                                 const char **origin)
@@ -174,8 +189,7 @@ static clb_status load_or_build(struct clb_runtime *runtime, struct clb_program 
     role = clb_helper_get_role(); /* another one where the cache can't be locked */
     if (status == CLB_OK || role == CLB_HELPER_USED)
         return status == CLB_OK ? status : CLB_ERR_BUILD;
-    *origin = "source";
-    return build_and_store(runtime, program);
+    return build_once(runtime, program, origin);
 }
 
 static clb_status program_make(struct clb_runtime *runtime, struct clb_program *program)
@@ -201,7 +215,8 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
         status = CLB_ERR_BUILD;
     clb_log(CLB_LOG_INFO, "%s from %s: %s, %.0f ms (%s)", program->source->name, origin,
             clb_status_name(status), 1e3 * (clb_now() - begin), program->options);
-    return status;
+    /* It is only stored. */
+    return clb_helper_get_role() == CLB_HELPER_AHEAD ? CLB_ERR_NOMEM : status;
 }
 
 /* ---- checks ---- */

@@ -1,10 +1,12 @@
 /* clblas-shim-probe: the helper process that meets drivers. Started by the library; not for people.
  *
- *   clblas-shim-probe [--cpu SECONDS] [--memory MIB] [--stall SECONDS] STEP[,STEP]...[@P:D] | list
+ *   clblas-shim-probe [--cpu SECONDS] [--memory MIB] [--stall SECONDS] [--ahead CHILDREN]
+ *                     STEP[,STEP]...[@P:D] | list
  *
  * This process opens no driver. A child, the builder, opens it and builds, checks and stores one
  * step after the other, behind the first only those without a record; beside it another, the
- * loader, loads what is stored and checks it again. What a child dies of, by itself or at a limit,
+ * loader, loads what is stored and checks it again. Where there are CPUs for them, others build
+ * programs of later steps ahead. What a child dies of, by itself or at a limit,
  * is marked, and it begins anew at that step without it. The step "devices" only opens drivers. One
  * helper works at a time: it holds a lock in the cache.
  *
@@ -44,7 +46,8 @@
 static struct limits {
     double cpu, stall;
     uint64_t memory;
-} limits = {.cpu = 300, .stall = 60};
+    int ahead; /* children that build ahead; -1: by CPUs */
+} limits = {.cpu = 300, .stall = 60, .ahead = -1};
 
 static struct clb_helper_shared *shared;
 static sigset_t awaited; /* SIGCHLD, and SIGTERM when the program has ended */
@@ -89,6 +92,7 @@ static int take_lock(void)
         await_signal();
     }
     show_life();
+    shared->lock_file = lock_file;
     return 0;
 }
 
@@ -148,7 +152,10 @@ static void run_child(child_task *task, struct clb_helper_child *own)
     sigprocmask(SIG_SETMASK, &empty, NULL);
     clb_signals_have_no_program();
     dup2(STDERR_FILENO, STDOUT_FILENO); /* drivers print */
-    clb_helper_become(own == &shared->loader ? CLB_HELPER_LOADS : CLB_HELPER_BUILDS, shared);
+    clb_helper_become(own == &shared->loader    ? CLB_HELPER_LOADS
+                      : own == &shared->builder ? CLB_HELPER_BUILDS
+                                                : CLB_HELPER_AHEAD,
+                      shared);
     clb_helper_child = own;
     int status = task();
     own->finished = true;
@@ -302,6 +309,32 @@ static int child_steps(void)
         }
     }
     return status > 0 ? status : CLB_OK;
+}
+
+/* Builds programs that the builder will want, with other processes: NVIDIA's driver builds one
+ * program at a time in each. A device that has the host's memory needs the CPUs for that. */
+static int child_ahead(void)
+{
+    const struct clb_gemm_variant *variant;
+    struct clb_workspace workspace;
+    struct clb_getf2 panel;
+    clb_runtime_state state;
+    clb_helper_step step;
+    clb_precision precision;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    for (int i = 0; runtime != NULL && !runtime->device.unified && i < shared->last; i++) {
+        if (!clb_step_parse(wanted[i], &step, &precision) ||
+            (!runtime->device.fp64 && clb_precision_real_size(precision) == sizeof(double)) ||
+            clb_gemm_variant_get(runtime, precision, &variant) != CLB_OK)
+            continue;
+        if (variant->plain != NULL)
+            variant = variant->plain;
+        if (step == CLB_STEP_SYSTEMS || step == CLB_STEP_PANELS)
+            (void)!clb_workspace_choose(&workspace, runtime, variant);
+        if (step == CLB_STEP_PANELS)
+            (void)!clb_getf2_choose(&panel, &workspace);
+    }
+    return CLB_OK;
 }
 
 static int child_devices(void)
@@ -490,9 +523,26 @@ static void look_after(struct clb_helper_child *own)
     }
 }
 
+/* Have children build ahead, on half of the CPUs at most. */
+static void begin_ahead(void)
+{
+    const int spare = (int)sysconf(_SC_NPROCESSORS_ONLN) / 2 - 1;
+    const int count = limits.ahead >= 0 ? limits.ahead : spare;
+    bool known;
+    for (int i = 0; i < count && i < CLB_MOST_AHEAD; i++) {
+        if (fork() != 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)!clb_drivers_recall(shared->library, sizeof shared->library, &known);
+        supervise(child_ahead, &shared->ahead[i]);
+        _exit(0);
+    }
+}
+
 /* True when all steps have come to an end. */
 static bool make_steps(void)
 {
+    begin_ahead();
     /* Another round where a loader has died. */
     for (int round = 0;
          shared->loader.step < shared->last && !shared->stop && round < MOST_ATTEMPTS; round++) {
@@ -546,6 +596,8 @@ int main(int argc, char **argv)
             limits.stall = value;
         else if (strcmp(argv[at], "--memory") == 0)
             limits.memory = (uint64_t)value << 20;
+        else if (strcmp(argv[at], "--ahead") == 0)
+            limits.ahead = (int)value;
     }
     if (at + 1 != argc) {
         fprintf(stderr,
