@@ -168,6 +168,7 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
     calls = clb_min(clb_max(calls, 1), CLB_TRIAL_CALLS);
     const double end = clb_now() + limit;
     size_t done = 0;
+    double all = 0;
     for (size_t i = 0; done < calls && (i <= uncounted || clb_now() < end); i++) {
         if (i > 0)
             fill_again(call);
@@ -175,10 +176,11 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
         clb_next_call(target, CLB_ABI_FORTRAN, call);
         seconds[done] = clb_now() - begin;
         cpu[done] = clb_cpu_now() - cpu_begin;
+        all += i >= uncounted ? seconds[done] : 0;
         done += i >= uncounted;
     }
     const double median = clb_median(seconds, done);
-    return (struct clb_trial_time){median, seconds[0], clb_median(cpu, done), done};
+    return (struct clb_trial_time){median, seconds[0], clb_median(cpu, done), all, done};
 }
 
 bool clb_trial_product_is_right(clb_precision precision, size_t m, size_t n, size_t k, void *a,

@@ -18,7 +18,8 @@ void clb_trial_fill(struct clb_call *call, bool ilp64);
  * passed, and time the calls; before these `uncounted` times. The call gets its matrices. */
 enum { CLB_TRIAL_CALLS = 1000 };
 struct clb_trial_time {
-    double median, best, cpu; /* seconds of a call; the median of the process's CPU time */
+    double median, best, cpu; /* seconds of a call; the median of the process's CPU time; */
+    double all;               /* the sum of those that were counted */
     size_t calls;
 };
 struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_target *target,
