@@ -25,6 +25,7 @@ it already are not measured again, so that a run that was ended goes on.
   --next LIBRARY    CLBLAS_SHIM_NEXT [OpenBLAS, or the reference where there is none]
   --clock wall|cpu  what is compared; cpu where other programs disturb a device that is the CPU [by kind]
   --seed N          what is drawn [the day]
+  --unknown         a cache of its own that has compiled kernels (clblas-shim warm) and nothing else
   --cold            an empty cache, and no call waits for kernels
   --programs        whole programs of mixed calls of 1 to 60 s, auto and off in turns, with a cache that is warm, or
                     empty (--cold)
@@ -58,7 +59,7 @@ MOST_CALLS = 1000  # of a group: those of clb_trial_run
 SHORT = 0.1  # seconds of a call that is made several times in a group
 TINY = 1e-5  # seconds of a call that no device is faster at, and beside which a report takes long
 READY = 60  # seconds that kernels may take
-MOST_BYTES = 4 << 30
+MOST_BYTES = min(4 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 6)  # four processes
 WINS = 1.1  # times as fast as the other side
 MISSED = 1 / 0.9
 
@@ -107,7 +108,10 @@ class Regret:
         self.on_device = {}  # how many calls of a routine auto has made there
         self.starting = {}  # how many it has not, because the device was not ready
         self.running = None  # the process that is not stopped
-        self.cold = tempfile.mkdtemp() if options.cold else None
+        self.own = tempfile.mkdtemp() if options.cold or options.unknown else None  # cache
+        if options.unknown:
+            subprocess.run([os.path.join(options.build, "clblas-shim"), "warm"], check=True,
+                           env={**os.environ, "CLBLAS_SHIM_CACHE_DIR": self.own})
         self.rate = None  # multiplications with an addition in a second of the next library
         self.reports = True  # whether processes keep a report, by which auto's side is known
         self.orders = itertools.cycle(itertools.permutations(TIMES))
@@ -117,8 +121,8 @@ class Regret:
 
     def environment(self, mode, **more):
         extra = {"CLBLAS_SHIM": mode, "LD_PRELOAD": self.library, **more}
-        if self.cold is not None:
-            extra["CLBLAS_SHIM_CACHE_DIR"] = self.cold
+        if self.own is not None:
+            extra["CLBLAS_SHIM_CACHE_DIR"] = self.own
         if self.options.next:
             extra["CLBLAS_SHIM_NEXT"] = self.options.next
         return extra
@@ -149,13 +153,16 @@ class Regret:
         peer.close()
         if self.running is peer:
             self.running = None
+        self.starting = {of: count for of, count in self.starting.items() if of[0] != key[0]}
+        if key[0] == "auto":
+            self.on_device.clear()
 
     def ask(self, mode, case, calls):
         """Seconds of a call, and how many calls of the routine have run on the device; of calls all of which
         found the device ready, where it is so within a minute."""
         answer = self.ask_once(mode, case, calls)
         end = time.time() + READY
-        while not self.cold and answer is not None and answer[2] > self.starting.get((mode, case[0]), 0) and time.time() < end:
+        while not self.options.cold and answer is not None and answer[2] > self.starting.get((mode, case[0]), 0) and time.time() < end:
             self.starting[mode, case[0]] = answer[2]
             self.settle(mode)
             answer = self.ask_once(mode, case, calls)
@@ -163,14 +170,13 @@ class Regret:
 
     def ask_once(self, mode, case, calls):
         peer = self.turn_to(mode)
-        if peer.lost is not None:
-            return None
         peer.send(" ".join(str(x) for x in case) + f" {calls}")
         line = peer.process.stdout.readline().split()
         if len(line) != 6:
             peer.log.seek(0)
-            peer.lost = (peer.log.read().strip().splitlines() or ["it ended"])[-1]
-            say(f"# {peer.name} is lost: {peer.lost}")
+            why = (peer.log.read().strip().splitlines() or ["it ended"])[-1]
+            say(f"# {peer.name} ends in {name_of(case)}: {why}")
+            self.end((mode, self.reports))
             return None
         return float(line[2 if self.options.clock == "cpu" else 0]), float(line[3]), float(line[4])
 
@@ -266,16 +272,15 @@ class Regret:
         return again if again.against_best() < result.against_best() else result
 
     def renew(self):
-        """All processes are started anew; what is known of their reports with them."""
+        """All processes are started anew."""
         for key in list(self.processes):
             self.end(key)
-        for known in (self.seen, self.on_device, self.starting):
-            known.clear()
+        self.seen.clear()
         self.warm_up()
 
     def warm_up(self):
         """Enough work of auto for a start, which this is not to judge."""
-        if "auto" not in self.options.modes or self.cold:
+        if "auto" not in self.options.modes or self.options.cold:
             return
         n = 3000 if self.options.kind == "gpu" else 1500
         for _ in range(30):
@@ -383,7 +388,7 @@ class Regret:
     def program_of(self, mode, cases, seconds):
         """Seconds of the calls of one process, which repeats cases at random for so long, and its cases."""
         if self.options.cold:
-            self.cold = tempfile.mkdtemp()
+            self.own = tempfile.mkdtemp()
         peer, took, made, of = Peer(mode, [self.program], self.environment(mode)), 0, [], iter(cases)
         generator = random.Random(self.options.seed)
         while took < seconds:
@@ -395,7 +400,7 @@ class Regret:
             made.append(case)
         peer.close()
         if self.options.cold:
-            shutil.rmtree(self.cold, ignore_errors=True)
+            shutil.rmtree(self.own, ignore_errors=True)
         return took, made
 
     def programs(self):
@@ -520,6 +525,7 @@ def main():
     parser.add_argument("--each", type=int, default=60, help="calls that each side wins")
     parser.add_argument("--most", type=float, default=2, help="seconds of a call of the next library, about")
     parser.add_argument("--before", type=int, default=5, help="calls of auto before it is judged")
+    parser.add_argument("--unknown", action="store_true")
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--programs", action="store_true")
     parser.add_argument("--length", type=float, help="seconds of a program [1 to 60]")
