@@ -177,10 +177,13 @@ static struct clb_ranked measure_row(const struct wish *wish, size_t row,
 {
     struct clb_ranked ranked = {.row = row};
     snprintf(ranked.name, sizeof ranked.name, "%s", variant->name);
-    if (clb_helper_get_role() == CLB_HELPER_BUILDS &&
-        clb_gemm_measure(wish->runtime, variant, &ranked.rate) == CLB_OK && ranked.rate > 0)
+    if (clb_helper_get_role() != CLB_HELPER_BUILDS)
+        return ranked;
+    (void)clb_helper_take(CLB_HELPER_DEVICE);
+    if (clb_gemm_measure(wish->runtime, variant, &ranked.rate) == CLB_OK && ranked.rate > 0)
         clb_log(CLB_LOG_INFO, "%s in %c: %.3g GFLOP/s", variant->name, "sdcz"[wish->precision],
                 ranked.rate);
+    clb_helper_leave(CLB_HELPER_DEVICE);
     return ranked;
 }
 

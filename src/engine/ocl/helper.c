@@ -131,32 +131,37 @@ bool clb_helper_lock_path(char *text, size_t size)
 /* ---- requests ---- */
 
 /* A byte of the file, which is locked as a whole by other means. */
-static int lock_program(const char *identity, short type, int command)
+static bool lock_one(const char *what, short type)
 {
     struct flock lock = {
         .l_type = type,
         .l_whence = SEEK_SET,
-        .l_start = (off_t)(clb_cache_hash(identity, strlen(identity)) >> 32),
+        .l_start = (off_t)(clb_cache_hash(what, strlen(what)) >> 32),
         .l_len = 1,
     };
-    int result;
-    do
-        result = fcntl(clb_helper_shared->lock_file, command, &lock);
-    while (result != 0 && errno == EINTR);
-    return result;
+    return fcntl(clb_helper_shared->lock_file, F_SETLK, &lock) == 0;
 }
 
-bool clb_helper_take_program(const char *identity)
+/* No longer than this: who hangs is found out by the helper. */
+#define LONGEST_WAIT 30.0
+
+bool clb_helper_take(const char *what)
 {
-    const bool waits = role != CLB_HELPER_AHEAD;
-    return clb_helper_shared == NULL ||
-           lock_program(identity, F_WRLCK, waits ? F_SETLKW : F_SETLK) == 0 || waits;
+    const double end = clb_now() + LONGEST_WAIT;
+    while (clb_helper_shared != NULL && !lock_one(what, F_WRLCK)) {
+        if (role == CLB_HELPER_AHEAD)
+            return false;
+        if (clb_now() > end)
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS / 4}, NULL);
+    }
+    return true;
 }
 
-void clb_helper_leave_program(const char *identity)
+void clb_helper_leave(const char *what)
 {
     if (clb_helper_shared != NULL)
-        lock_program(identity, F_UNLCK, F_SETLK);
+        lock_one(what, F_UNLCK);
 }
 
 /* "gemm:d"; set by clb_step_need. */

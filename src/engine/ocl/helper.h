@@ -66,10 +66,12 @@ clb_helper_role clb_helper_get_role(void);
 /* The file that a working helper has locked, and writes to. */
 bool clb_helper_lock_path(char *text, size_t size);
 
-/* Of children of the helper, only one builds a program: the builder waits for it, for others this
- * is false. A child that dies leaves it. */
-bool clb_helper_take_program(const char *identity);
-void clb_helper_leave_program(const char *identity);
+/* Of children of the helper only one builds a program, and nothing is computed while a rate is
+ * measured: children wait for each other, but one that builds ahead goes on, when this is false. A
+ * child that dies leaves what it has taken. */
+bool clb_helper_take(const char *what);
+void clb_helper_leave(const char *what);
+#define CLB_HELPER_DEVICE "device"
 
 /* ---- drivers ---- */
 

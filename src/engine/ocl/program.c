@@ -164,14 +164,14 @@ static clb_status build_and_store(struct clb_runtime *runtime, struct clb_progra
 static clb_status build_once(struct clb_runtime *runtime, struct clb_program *program,
                              const char **origin)
 {
-    if (!clb_helper_take_program(program->identity))
+    if (!clb_helper_take(program->identity))
         return CLB_ERR_NOMEM;
     clb_status status = clb_helper_shared != NULL ? build_from_cache(runtime, program) : CLB_ERR_IO;
     if (status != CLB_OK) {
         *origin = "source";
         status = build_and_store(runtime, program);
     }
-    clb_helper_leave_program(program->identity);
+    clb_helper_leave(program->identity);
     return status;
 }
 

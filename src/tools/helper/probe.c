@@ -269,7 +269,11 @@ static int try_step(struct clb_runtime *runtime, int at)
     }
     shared->opened = true;
     clb_helper_child->chooses = step == CLB_STEP_GEMM;
+    if (loads)
+        (void)clb_helper_take(CLB_HELPER_DEVICE);
     const clb_status status = do_step(runtime, step, precision);
+    if (loads)
+        clb_helper_leave(CLB_HELPER_DEVICE);
     if (status == CLB_OK)
         clb_pocl_store_sums(&runtime->device);
     clb_log(status == CLB_OK ? CLB_LOG_INFO : CLB_LOG_WARN, "%s, %s: %s, %.1f s", wanted[at],
@@ -523,13 +527,13 @@ static void look_after(struct clb_helper_child *own)
     }
 }
 
-/* Have children build ahead, on half of the CPUs at most. */
+/* Have children build ahead, on half of the CPUs at most; one for products of one precision. */
 static void begin_ahead(void)
 {
     const int spare = (int)sysconf(_SC_NPROCESSORS_ONLN) / 2 - 1;
     const int count = limits.ahead >= 0 ? limits.ahead : spare;
     bool known;
-    for (int i = 0; i < count && i < CLB_MOST_AHEAD; i++) {
+    for (int i = 0; i < count && i < shared->last / 2 && i < CLB_MOST_AHEAD; i++) {
         if (fork() != 0)
             continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
