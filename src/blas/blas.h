@@ -131,32 +131,32 @@ void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols,
 
 /* ---- call.c: the rows of routines.def, one for each precision, and calls of them ---- */
 
-/* X(kind, work): what routines compute, the same for all precisions, and for Hermitian, recursive
- * and adjoint (LQ) forms. `work`: the row of offload.def with the threshold, CLB_WORK_... */
-#define CLB_KIND_TABLE(X)                                \
-    X(gemm, PRODUCT)                                     \
-    X(gemmtr, PRODUCT) /* a triangle of a product */     \
-    X(syrk, PRODUCT)   /* a triangle of A*A^T */         \
-    X(syr2k, PRODUCT)  /* a triangle of A*B^T + B*A^T */ \
-    X(symm, PRODUCT)                                     \
-    X(trmm, PRODUCT)                                     \
-    X(trsm, SOLVE)                                       \
-    X(potrf, DEFINITE)                                   \
-    X(potrs, SOLVE)                                      \
-    X(posv, DEFINITE)                                    \
-    X(trtri, INVERT)                                     \
-    X(lauum, SQUARE)                                     \
-    X(potri, INVERT_DEFINITE)                            \
-    X(getrf, FACTOR)                                     \
-    X(getrs, SOLVE)                                      \
-    X(getri, INVERT)                                     \
-    X(gesv, FACTOR)                                      \
-    X(geqrf, REFLECT)                                    \
-    X(ormqr, REFLECT)                                    \
-    X(orgqr, REFLECT)
+/* What routines compute, the same for all precisions, and for Hermitian, recursive and adjoint (LQ)
+ * forms; gemmtr is a triangle of a product, syrk of A*A^T, syr2k of A*B^T + B*A^T. */
+#define CLB_KIND_TABLE(X) \
+    X(gemm)               \
+    X(gemmtr)             \
+    X(syrk)               \
+    X(syr2k)              \
+    X(symm)               \
+    X(trmm)               \
+    X(trsm)               \
+    X(potrf)              \
+    X(potrs)              \
+    X(posv)               \
+    X(trtri)              \
+    X(lauum)              \
+    X(potri)              \
+    X(getrf)              \
+    X(getrs)              \
+    X(getri)              \
+    X(gesv)               \
+    X(geqrf)              \
+    X(ormqr)              \
+    X(orgqr)
 
 typedef enum clb_kind {
-#define CLB_KIND(kind, work) CLB_KIND_##kind,
+#define CLB_KIND(kind) CLB_KIND_##kind,
     CLB_KIND_TABLE(CLB_KIND)
 #undef CLB_KIND
         CLB_KINDS

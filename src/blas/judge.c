@@ -270,7 +270,7 @@ void clb_judge_equation(struct judge *v, const struct equation *equation)
 /* ---- all of them ---- */
 
 static clb_formula *const formulas[CLB_KINDS] = {
-#define CLB_FORMULA(kind, work) [CLB_KIND_##kind] = clb_judge_##kind,
+#define CLB_FORMULA(kind) [CLB_KIND_##kind] = clb_judge_##kind,
     CLB_KIND_TABLE(CLB_FORMULA)
 #undef CLB_FORMULA
 };

@@ -125,7 +125,7 @@ void clb_judge_unread(struct judge *v, const struct equation *equation);
 /* ---- the formulas, by what computes a routine: `ops` in routines.def ---- */
 
 typedef void clb_formula(struct judge *v);
-#define CLB_FORMULA(kind, work) clb_formula clb_judge_##kind;
+#define CLB_FORMULA(kind) clb_formula clb_judge_##kind;
 CLB_KIND_TABLE(CLB_FORMULA)
 #undef CLB_FORMULA
 

@@ -25,12 +25,13 @@ it already are not measured again, so that a run that was ended goes on.
   --next LIBRARY    CLBLAS_SHIM_NEXT [OpenBLAS, or the reference where there is none]
   --clock wall|cpu  what is compared; cpu where other programs disturb a device that is the CPU [by kind]
   --seed N          what is drawn [the day]
-  --unknown         a cache of its own that has compiled kernels (clblas-shim warm) and nothing else
+  --unknown         a cache of its own that has compiled kernels (clblas-shim warm --all) and nothing else
   --cold            an empty cache, and no call waits for kernels
   --programs        whole programs of mixed calls of 1 to 60 s, auto and off in turns, with a cache that is warm, or
                     empty (--cold)
   --lives           processes from their start to their end, with 1, 4 and 100 calls: without the library
                     twice, and with it, with a cache that is warm or empty; those that are longer once more
+  --mixed           what auto adds to a call on the device, in a program of dgemm of several sizes in random order
   --after           CPU time of a process in the second after its last call, on the device and without it
 """
 import argparse
@@ -57,11 +58,13 @@ RATIOS = ("auto/off", "control/off", "auto/always", "off/always")
 COLUMNS = ("routine", "trans", "m", "n", "k", "nrhs", *TIMES, *RATIOS, "side")
 MOST_CALLS = 1000  # of a group: those of clb_trial_run
 SHORT = 0.1  # seconds of a call that is made several times in a group
-TINY = 1e-5  # seconds of a call that no device is faster at, and beside which a report takes long
+TINY = 5e-4  # seconds of a call beside which a report of all that it calls takes long
 READY = 60  # seconds that kernels may take
 MOST_BYTES = min(4 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 6)  # four processes
 WINS = 1.1  # times as fast as the other side
 MISSED = 1 / 0.9
+STARTS = "zgemm3m"  # is not judged
+MIXED = (300, 400, 500, 600, 700, 800, 1000, 1200, 1500, 2000)  # orders
 
 
 def name_of(case):
@@ -107,10 +110,12 @@ class Regret:
         self.rows, self.processes, self.seen = {}, {}, set()
         self.on_device = {}  # how many calls of a routine auto has made there
         self.starting = {}  # how many it has not, because the device was not ready
+        self.refused = set()  # cases that the next library has not made
+        self.logged = {}  # bytes that a process has written on stderr
         self.running = None  # the process that is not stopped
         self.own = tempfile.mkdtemp() if options.cold or options.unknown else None  # cache
         if options.unknown:
-            subprocess.run([os.path.join(options.build, "clblas-shim"), "warm"], check=True,
+            subprocess.run([os.path.join(options.build, "clblas-shim"), "warm", "--all"], check=True,
                            env={**os.environ, "CLBLAS_SHIM_CACHE_DIR": self.own})
         self.rate = None  # multiplications with an addition in a second of the next library
         self.reports = True  # whether processes keep a report, by which auto's side is known
@@ -125,6 +130,8 @@ class Regret:
             extra["CLBLAS_SHIM_CACHE_DIR"] = self.own
         if self.options.next:
             extra["CLBLAS_SHIM_NEXT"] = self.options.next
+        if mode == "auto" and not self.options.cold:
+            extra[f"CLBLAS_SHIM_THRESHOLD_{STARTS.upper()}"] = "1"
         return extra
 
     def turn_to(self, mode):
@@ -139,6 +146,8 @@ class Regret:
             shim = "off" if mode == "control" else mode
             # The others keep a report too, since it takes some tenths of a microsecond a call.
             extra = {"CLBLAS_SHIM_STATS": "/dev/null"} if self.reports else {}
+            if mode == "auto" and self.options.log:
+                extra.update(CLBLAS_SHIM_LOG="debug", CLBLAS_SHIM_LOG_FILE=self.options.log)
             peer = self.processes[key] = Peer(mode, [self.program], self.environment(shim, **extra))
         else:
             peer.process.send_signal(signal.SIGCONT)
@@ -172,12 +181,18 @@ class Regret:
         peer = self.turn_to(mode)
         peer.send(" ".join(str(x) for x in case) + f" {calls}")
         line = peer.process.stdout.readline().split()
-        if len(line) != 6:
-            peer.log.seek(0)
-            why = (peer.log.read().strip().splitlines() or ["it ended"])[-1]
-            say(f"# {peer.name} ends in {name_of(case)}: {why}")
-            self.end((mode, self.reports))
-            return None
+        ended, size = len(line) != 6, os.fstat(peer.log.fileno()).st_size
+        if ended or size > self.logged.get(peer, 0):  # the process writes at the same offset
+            self.logged[peer] = size
+            lines = os.pread(peer.log.fileno(), 4096, max(0, size - 4096)).decode().strip().splitlines()
+            why = lines[-1] if lines else "it ended"
+            if ended or (mode == "off" and "illegal" in why):
+                if case not in self.refused:
+                    say(f"# {peer.name} can't make {name_of(case)}: {why}")
+                self.refused.add(case)
+                if ended:
+                    self.end((mode, self.reports))
+                return None
         return float(line[2 if self.options.clock == "cpu" else 0]), float(line[3]), float(line[4])
 
     def settle(self, mode):
@@ -208,15 +223,17 @@ class Regret:
                 continue
             if answer[0] > self.options.slow:
                 slow.add(mode)
-            elif answer[0] < SHORT:
-                # The first call of a routine may begin what is made ready behind the program's back.
-                if (mode, case[0]) not in self.seen:
-                    self.settle(mode)
-                    answer = first = self.ask(mode, case, 1) or first
-                self.seen.add((mode, case[0]))
-                if mode == "auto":
-                    self.side_of(case, first)
-                    self.ask(mode, case, self.options.before - 1)
+                took[mode] = answer[0]
+                continue
+            # The first call of a routine may begin what is made ready behind the program's back.
+            if (mode, case[0]) not in self.seen:
+                self.settle(mode)
+                answer = first = self.ask(mode, case, 1) or first
+            self.seen.add((mode, case[0]))
+            if mode == "auto":
+                self.side_of(case, first)
+                self.ask(mode, case, self.options.before - 1)
+            if answer[0] < SHORT:
                 answer = self.ask(mode, case, 1) or first
             if mode == "auto":
                 side = self.side_of(case, answer)
@@ -279,16 +296,11 @@ class Regret:
         self.warm_up()
 
     def warm_up(self):
-        """Enough work of auto for a start, which this is not to judge."""
-        if "auto" not in self.options.modes or self.options.cold:
-            return
-        n = 3000 if self.options.kind == "gpu" else 1500
-        for _ in range(30):
-            for routine in ("dgemm", "dgetrs"):
-                answer = self.ask("auto", (routine, "NN", n, n, n, n), 1)
-                if answer is None or self.side_of((routine,), answer) == "device":
-                    return
-        say("# the device has not been started")
+        """Starts auto's device, which this is not to judge: by a routine for which the user has set a threshold."""
+        if "auto" in self.options.modes and not self.options.cold:
+            answer = self.ask("auto", (STARTS, "NN", 300, 300, 300, 0), 1)
+            if answer is not None and self.side_of((STARTS,), answer) != "device":
+                say("# the device has not been started")
 
     def read_table(self):
         try:
@@ -328,8 +340,11 @@ class Regret:
                 if self.left() < 2:
                     say("# the time is over")
                     return
-                if case not in self.rows:
-                    self.rows[case] = self.judge(case)
+                if case in self.rows or case[0] == STARTS:
+                    continue
+                row = self.judge(case)
+                if case not in self.refused:
+                    self.rows[case] = row
                     self.write_row(case)
 
     def write_row(self, case):
@@ -416,6 +431,23 @@ class Regret:
             ratios.append(auto / off)
             say(f"{len(made):6} calls {off:9.3f} {auto:9.3f} {ratios[-1]:7.3f}")
         say(f"median of auto / off: {median(ratios):.3f}, worst {max(ratios):.3f}")
+
+    # ---- a mixed program ----
+
+    def mixed(self):
+        """In rows of calls of all sizes, auto and always in turns."""
+        generator, modes = random.Random(self.options.seed), ("auto", "always")
+        times = {(mode, n): [] for mode in modes for n in MIXED}
+        for turn in range(-3, 10 * self.options.reps):
+            for mode in modes if turn % 2 else modes[::-1]:
+                for n in generator.sample(MIXED, len(MIXED)):
+                    answer = self.ask(mode, ("dgemm", "NN", n, n, n, 0), 1)
+                    if turn >= 0 and answer is not None:
+                        times[mode, n].append(answer[0])
+        say("\n== dgemm in a mixed program, us: auto, always, the difference, the quotient")
+        for n in MIXED:
+            auto, always = (1e6 * median(times[mode, n]) for mode in modes)
+            say(f"{n:5} {auto:9.1f} {always:9.1f} {auto - always:8.1f} {auto / always:6.3f}")
 
     # ---- the second after ----
 
@@ -529,11 +561,13 @@ def main():
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--programs", action="store_true")
     parser.add_argument("--length", type=float, help="seconds of a program [1 to 60]")
+    parser.add_argument("--log", help="a file for what auto logs of its decisions")
     parser.add_argument("--list", type=int, default=60, help="misses to print")
     parser.add_argument("--csv", default="regret.csv")
     parser.add_argument("--svg", default="regret.svg")
     parser.add_argument("--modes", default=",".join(MODES), help="of off, auto, always")
     parser.add_argument("--lives", action="store_true")
+    parser.add_argument("--mixed", action="store_true")
     parser.add_argument("--after", action="store_true")
     parser.add_argument("--caches", default="warm,cold", help="of lives: warm, cold (an empty one)")
     options = parser.parse_args()
@@ -546,6 +580,9 @@ def main():
         return
     if options.after:
         regret.after()
+        return
+    if options.mixed:
+        regret.mixed()
         return
     if options.programs:
         regret.programs()

@@ -91,7 +91,7 @@ static void other_side(void *unused)
     expect(alone.next == close.next, "it is known without a time");
     const int tried = try_calls(&asked, 800, 1, &alone, 0);
     expect(tried >= 36 && tried <= 40, "%d of 800 calls were tried", tried);
-    struct clb_prediction far = {.device = 10e-4, .next = 16e-4, .measured = true};
+    struct clb_prediction far = {.device = 10e-4, .next = 21e-4, .measured = true};
     expect(try_calls(&distant, 10000, 32, &far, 0) == 0, "a side that is far behind is tried");
     /* What takes twice as long as calls on the better side is not tried four times more. */
     struct clb_prediction better = {.device = 13e-4, .next = 12e-4};
@@ -111,7 +111,7 @@ static void both_sides(void *unused)
     try_calls(&others, 10, 1000, &far, 0); /* so that time enough has passed */
     for (int i = 0; i < 7; i++)
         clb_history_learn(&asked, CLB_SIDE_NEXT, i < 1 ? 30e-4 : 10.5e-4);
-    expect(try_calls(&asked, 3, 1, &alone, 0) == 0, "tried at once");
+    expect(try_calls(&asked, 1, 1, &alone, 0) == 0, "tried at once");
     expect(try_calls(&asked, 1, 1, &alone, 90e-4) == 1, "not tried");
     expect(try_calls(&asked, 3, 1, &alone, 6e-4) == 3, "the row has ended");
     expect(!clb_history_tries(&asked, 1, false, &alone) && alone.measured, "nothing is known");
@@ -229,14 +229,14 @@ static void corrections(void *unused)
     for (int i = 0; i < 2; i++)
         clb_history_learn_work(&key, 9, 1);
     expect(corrected(&key, 1e9) == 1, "first calls count");
-    clb_history_learn_work(&key, 1.1, 1);
+    clb_history_learn_work(&key, 1.01, 1);
     expect(clb_history_recall(&key, true, &known, &asks, &calls) && asks,
            "a change of a hundredth counts");
     clb_history_learn_work(&key, 100, 1);
     expect(!clb_history_recall(&key, true, &known, &asks, &calls),
            "a change of an eighth does not");
     const double after = corrected(&key, 1e9);
-    expect(after > 1.1 && after < 1.2, "a disturbed call makes it %g", after);
+    expect(after > 1.4 && after < 1.6, "a disturbed second call makes it %g", after);
     expect(corrected(&same, 1.1e9) == after, "calls of about the same work");
     expect(corrected(&another, 8e9) == 1, "calls of another work");
     for (int i = 0; i < 50; i++)

@@ -64,9 +64,6 @@ static void rows(void *unused)
                    other.family == CLB_FAMILY_PORTABLE,
                "families");
         expect(wide.value[CLB_PARAM_MR] != narrow.value[CLB_PARAM_MR], "vector width is ignored");
-        const double lowest = clb_tuning_lowest_threshold(CLB_WORK_PRODUCT, true);
-        expect(wide.threshold >= lowest && other.threshold >= lowest,
-               "the lowest threshold is not the lowest");
         expect(wide.value[CLB_PARAM_SLAB] > 0 && other.value[CLB_PARAM_SLAB] > 0, "no slab");
     }
     struct clb_gemm_tuning tuning;
@@ -76,39 +73,6 @@ static void rows(void *unused)
     for (; status == CLB_OK && skip < 100; skip++)
         status = clb_tuning_gemm(&cpu_512, CLB_S, CLB_MATH_DEFAULT, skip, &tuning);
     expect(status == CLB_ERR_UNSUPPORTED && skip > 1, "the rows don't end");
-}
-
-/* Where `auto` begins, by the class of work and the kind of next library. */
-static void offload(void *unused)
-{
-    (void)unused;
-    set("", "");
-    for (int p = CLB_S; p < CLB_PRECISIONS; p++) {
-        const clb_precision precision = (clb_precision)p;
-        struct clb_gemm_tuning cpu = look_up(&cpu_512, precision);
-        struct clb_gemm_tuning other = look_up(&gpu, precision);
-        for (int w = 0; w < CLB_WORKS; w++) {
-            const clb_work work = (clb_work)w;
-            double plain = clb_tuning_offload(&cpu_512, precision, &cpu, work, false).threshold;
-            double fast = clb_tuning_offload(&cpu_512, precision, &cpu, work, true).threshold;
-            expect(plain > 0 && plain < INFINITY && plain <= fast, "%g and %g", plain, fast);
-            expect(plain >= clb_tuning_lowest_threshold(work, false) &&
-                       fast >= clb_tuning_lowest_threshold(work, true),
-                   "%g or %g is below the lowest", plain, fast);
-            expect(clb_tuning_lowest_threshold(work, false) <
-                       clb_tuning_lowest_threshold(work, true),
-                   "the lowest of work %d is not the reference library's", w);
-            expect(clb_tuning_offload(&gpu, precision, &other, work, true).threshold ==
-                       other.threshold,
-                   "a class without rows");
-        }
-        expect(clb_tuning_offload(&cpu_512, precision, &cpu, CLB_WORK_PRODUCT, true).threshold ==
-                   cpu.threshold,
-               "products");
-    }
-    struct clb_gemm_tuning single = look_up(&cpu_512, CLB_S);
-    expect(isinf(clb_tuning_offload(&cpu_512, CLB_S, &single, CLB_WORK_SQUARE, true).threshold),
-           "0 is never");
 }
 
 /* Each level of CLBLAS_SHIM_MATH allows only families that keep its promise. */
@@ -316,7 +280,6 @@ int main(void)
 {
     char text[4096];
     tap_child("rows", 30, rows, NULL);
-    tap_child("offloading by the class of work", 30, offload, NULL);
     tap_child("levels of accuracy", 30, math, NULL);
     tap_child("rows for NVIDIA by what they need", 30, nvidia_order, NULL);
     tap_child("rows for GPUs of other makers", 30, vendors, NULL);

@@ -55,8 +55,8 @@ enum { ROW_S = 1, ROW_D = 2, ROW_C = 4, ROW_Z = 8 };
 enum { ROW_SD = 3, ROW_CZ = 12, ROW_SC = 5, ROW_DZ = 10 };
 
 #define V(id, number) [CLB_PARAM_##id] = (number),
-#define CLB_GEMM(class, precisions, family, from, smallest, values) \
-    {CLASS_##class, ROW_##precisions, {CLB_FAMILY_##family, from, smallest, {values}}},
+#define CLB_GEMM(class, precisions, family, values) \
+    {CLASS_##class, ROW_##precisions, {CLB_FAMILY_##family, {values}}},
 
 static const struct row rows[] = {
 #include "gemm.def"
@@ -68,27 +68,6 @@ static const struct row smallest_rows[] = {
 
 #undef CLB_GEMM
 #undef V
-
-static const struct offload_row {
-    device_class class;
-    clb_work work;
-    bool optimised;
-    size_t smallest;
-    double from[CLB_PRECISIONS];
-} offload_rows[] = {
-#define PLAIN     false
-#define OPTIMISED true
-#define CLB_OFFLOAD(class, work, next, smallest, s, d, c, z) \
-    {CLASS_##class,                                          \
-     CLB_WORK_##work,                                        \
-     next,                                                   \
-     smallest,                                               \
-     {[CLB_S] = s, [CLB_D] = d, [CLB_C] = c, [CLB_Z] = z}},
-#include "offload.def"
-#undef CLB_OFFLOAD
-#undef PLAIN
-#undef OPTIMISED
-};
 
 const struct clb_family_info clb_families[CLB_FAMILIES] = {
     [CLB_FAMILY_PORTABLE] = {"portable", CLB_MATH_STRICT},
@@ -388,32 +367,4 @@ double clb_tuning_usual_rate(const struct clb_device *device, clb_precision prec
 double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops)
 {
     return 1e-9 * flops / rate_of(device, precision, (double)device->units);
-}
-
-struct clb_offload clb_tuning_offload(const struct clb_device *device, clb_precision precision,
-                                      const struct clb_gemm_tuning *tuning, clb_work work,
-                                      bool optimised)
-{
-    for (size_t i = 0; i < CLB_COUNT_OF(offload_rows); i++) {
-        const struct offload_row *row = &offload_rows[i];
-        if (row->work == work && row->optimised == optimised && has_class(device, row->class))
-            return (struct clb_offload){row->from[precision] > 0 ? row->from[precision] : INFINITY,
-                                        row->smallest};
-    }
-    return (struct clb_offload){tuning->threshold, tuning->smallest};
-}
-
-double clb_tuning_lowest_threshold(clb_work work, bool optimised)
-{
-    double lowest = rows[0].tuning.threshold;
-    for (size_t i = 1; i < CLB_COUNT_OF(rows); i++)
-        lowest = fmin(lowest, rows[i].tuning.threshold);
-    for (size_t i = 0; i < CLB_COUNT_OF(offload_rows); i++) {
-        const struct offload_row *row = &offload_rows[i];
-        for (int p = 0; p < CLB_PRECISIONS && row->work == work; p++) {
-            if (row->optimised == optimised && row->from[p] > 0)
-                lowest = fmin(lowest, row->from[p]);
-        }
-    }
-    return lowest;
 }

@@ -1,4 +1,4 @@
-/* tuning: selects a device's kernel family, its parameters and the offload threshold, in rows for
+/* tuning: selects a device's kernel family and its parameters, in rows for
  * the device's class, then the default ones; CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS override. */
 #ifndef CLB_TUNING_H
 #define CLB_TUNING_H
@@ -41,8 +41,6 @@ void clb_param_key(clb_param param, char key[CLB_PARAM_KEY_SIZE]);
 
 struct clb_gemm_tuning {
     clb_family family;
-    double threshold; /* offload if the cube root of m*n*k is at least this */
-    size_t smallest;  /* and the smallest dimension at least this */
     size_t value[CLB_PARAMS];
 };
 
@@ -68,29 +66,6 @@ clb_status clb_tuning_kept(const struct clb_device *device, clb_precision precis
 bool clb_tuning_keep(const struct clb_device *device, clb_precision precision,
                      const struct clb_gemm_tuning *tuning, const clb_param *params, size_t count);
 
-/* The kinds of work that have thresholds of their own. */
-typedef enum clb_work {
-    CLB_WORK_PRODUCT,
-    CLB_WORK_SOLVE,
-    CLB_WORK_FACTOR,
-    CLB_WORK_DEFINITE,
-    CLB_WORK_REFLECT,
-    CLB_WORK_INVERT,
-    CLB_WORK_INVERT_DEFINITE,
-    CLB_WORK_SQUARE,
-    CLB_WORKS
-} clb_work;
-
-/* `auto` offloads if the cube root of a call's work is at least `threshold` (infinity: never) and
- * the smallest dimension `smallest`. `optimised`: the next library is; `tuning`: the device's. */
-struct clb_offload {
-    double threshold;
-    size_t smallest;
-};
-struct clb_offload clb_tuning_offload(const struct clb_device *device, clb_precision precision,
-                                      const struct clb_gemm_tuning *tuning, clb_work work,
-                                      bool optimised);
-
 /* The seconds that a device is expected to need for so many operations. */
 double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops);
 
@@ -98,9 +73,6 @@ double clb_tuning_seconds(const struct clb_device *device, clb_precision precisi
 double clb_tuning_usual_rate(const struct clb_device *device, clb_precision precision);
 
 const char *clb_tuning_class(const struct clb_device *device);
-
-/* The lowest threshold of all rows for a kind of work and of next library: less needs no device. */
-double clb_tuning_lowest_threshold(clb_work work, bool optimised);
 
 /* The value in CLBLAS_SHIM_PARAMS, whatever the device; 0: none. */
 size_t clb_tuning_override(const struct clb_config *config, clb_param param);

@@ -132,7 +132,8 @@ struct clb_entry {
     bool weighed;     /* for the decision to start the device; */
     bool encloses;    /* calls that it makes are inside it; */
     bool inside;      /* it is made by another call */
-    double on_device; /* seconds that it is predicted to take there, or NaN */
+    double on_device; /* seconds that it is predicted to take there, or NaN; */
+    double expected;  /* and in the next library, alone */
     double cpu_begin; /* the process's CPU time then, where that counts; else NaN */
 };
 

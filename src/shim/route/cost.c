@@ -1,9 +1,9 @@
-/* Known are times of square calls, all sizes of which are the same: those of cost.def, and those
- * that were measured on this machine. Between them the logarithms of time and of work are
- * interpolated. Another shape takes as long as the square call of the same work, and what it moves
- * beyond that; on a device with memory of its own also what is lost at the edges of kernels' tiles,
- * and what a longer chain of panels takes. The next library is not expected to be slower for a
- * shape, except for products whose result is too small for its threads. */
+/* The device's seconds of a call follow from the rates of kernels and link that the helper has
+ * measured, and from constants of the algorithms: what any call takes, what each step of a chain of
+ * panels or blocks takes, how often what a call moves is moved, and how much slower than products
+ * its operations are. The next library's are those of the optimised library of cost.def, or of a
+ * plain one. What has been measured on this machine corrects both: a class of calls takes so many
+ * times as long as was predicted for the square call of its work. */
 #include "cost.h"
 
 #include <math.h>
@@ -11,36 +11,61 @@
 
 /* ---- families ---- */
 
+/* Fitted to squares on an H200 and to calls drawn at random on an H100, whose seconds they give
+ * within a factor of 1.3 at the median and 2 in nine of ten calls; and to PoCL (2026-11). */
+struct shares {
+    double call, step;   /* microseconds in double precision */
+    double moves, flops; /* times what the link and the kernels of products take */
+};
+
 static const struct family {
     clb_stem row;    /* of the work formula */
     double matrices; /* that a square call moves between the host and a device with own memory */
-    double chain;    /* seconds there of a column of a factorisation's or a solve's order */
+    struct shares of[2]; /* a device with own memory, one that shares the host's */
 } families[CLB_KINDS] = {
-#define FAMILY(kind, matrices, chain) [CLB_KIND_##kind] = {CLB_STEM_##kind, matrices, chain}
-    FAMILY(gemm, 3, 0),     FAMILY(syrk, 1.5, 0),   FAMILY(syr2k, 2.5, 0),
-    FAMILY(symm, 3, 0),     FAMILY(trmm, 3, 0),     FAMILY(trsm, 3, 0.65e-6),
-    FAMILY(getrf, 2, 4e-6), FAMILY(getrs, 3, 1e-6), FAMILY(getri, 2, 4e-6),
-    FAMILY(potrf, 2, 4e-6), FAMILY(potrs, 3, 1e-6), FAMILY(trtri, 2, 2e-6),
-    FAMILY(lauum, 2, 2e-6), FAMILY(potri, 2, 4e-6), FAMILY(geqrf, 2, 4e-6),
-    FAMILY(ormqr, 3, 4e-6), FAMILY(orgqr, 2, 4e-6), FAMILY(gesv, 4, 4e-6),
-    FAMILY(posv, 4, 4e-6),
+#define FAMILY(kind, matrices, ...) [CLB_KIND_##kind] = {CLB_STEM_##kind, matrices, {__VA_ARGS__}}
+    FAMILY(gemm, 3, {230, 0, 1.5, 1}, {40, 0, 0, 1}),
+    FAMILY(syrk, 1.5, {300, 0, 1.7, 1}, {35, 0, 0.4, 1}),
+    FAMILY(gemmtr, 2.5, {300, 0, 1.7, 1}, {35, 0, 0.4, 1}),
+    FAMILY(syr2k, 2.5, {350, 0, 1.9, 1}, {30, 0, 0.6, 1}),
+    FAMILY(symm, 3, {300, 0, 1.5, 1}, {50, 0, 0.3, 1}),
+    FAMILY(trmm, 3, {500, 0, 1.2, 1}, {40, 0, 0.4, 1}),
+    FAMILY(trsm, 3, {70, 1.6, 1, 0}, {60, 0.2, 0.4, 1}),
+    FAMILY(getrf, 2, {350, 3.4, 1, 0}, {30, 0, 3.1, 0.9}),
+    FAMILY(getrs, 3, {150, 2.6, 1, 2.4}, {50, 0.3, 0.4, 1.1}),
+    FAMILY(getri, 2, {0, 2, 6.8, 0}, {0, 1.1, 2.1, 1.2}),
+    FAMILY(potrf, 2, {120, 2, 0.4, 0}, {0, 0.1, 2.7, 0.5}),
+    FAMILY(potrs, 3, {150, 2.6, 1, 1.9}, {0, 1.1, 0, 1}),
+    FAMILY(trtri, 2, {100, 3.3, 0, 4.9}, {0, 0.8, 0.6, 1}),
+    FAMILY(lauum, 2, {180, 2, 0, 8.9}, {40, 0.3, 0, 1}),
+    FAMILY(potri, 2, {50, 2.9, 0, 9.7}, {0, 0.7, 1.2, 0.9}),
+    FAMILY(geqrf, 2, {300, 10, 1, 0}, {0, 3.6, 10, 0.6}),
+    FAMILY(ormqr, 3, {250, 6, 1.5, 1}, {0, 1.7, 1.7, 1.1}),
+    FAMILY(orgqr, 2, {250, 4.6, 1, 24}, {0, 1.5, 2.7, 1.1}),
+    FAMILY(gesv, 4, {1000, 1.9, 3.5, 0}, {0, 1.9, 0, 1.1}),
+    FAMILY(posv, 4, {0, 4.2, 0.6, 2.8}, {0, 1.3, 1.6, 0.9}),
 #undef FAMILY
 };
 
-clb_work clb_routine_work(clb_routine routine)
+/* Right-hand sides of a solve; 0: it is none. */
+static double sides_of(const struct clb_cost_call *call)
 {
-    static const clb_work works[CLB_KINDS] = {
-#define CLB_KIND(kind, work) [CLB_KIND_##kind] = CLB_WORK_##work,
-        CLB_KIND_TABLE(CLB_KIND)
-#undef CLB_KIND
-    };
-    return works[clb_routines[routine].kind];
+    return call->family == CLB_KIND_getrs || call->family == CLB_KIND_potrs ? call->k
+           : call->family == CLB_KIND_trsm ? call->m + call->n - call->k
+                                           : 0;
 }
 
-clb_kind clb_cost_family_of(clb_routine routine)
+/* Steps of a call's chain, of systems the order of the triangle: with few right-hand sides each
+ * takes half as long. */
+#define FEW_SIDES 0.45
+
+static double steps_of(const struct clb_cost_call *call)
 {
-    const clb_kind kind = clb_routines[routine].kind;
-    return kind == CLB_KIND_gemmtr ? CLB_KIND_syrk : kind;
+    const double sides = sides_of(call);
+    const bool is_system = call->family == CLB_KIND_gesv || call->family == CLB_KIND_posv ||
+                           call->family == CLB_KIND_getrs || call->family == CLB_KIND_potrs;
+    const double order = is_system ? call->m : call->k;
+    return order * (sides > 0 ? FEW_SIDES + (1 - FEW_SIDES) * fmin(1, sides / order) : 1);
 }
 
 double clb_cost_order(clb_kind family, double work)
@@ -53,11 +78,12 @@ double clb_cost_order(clb_kind family, double work)
 struct clb_cost_call clb_cost_describe(const struct clb_call *call)
 {
     const char *sizes = clb_routines[call->routine].sizes;
-    struct clb_cost_call cost = {.family = clb_cost_family_of(call->routine),
+    struct clb_cost_call cost = {.family = clb_routines[call->routine].kind,
                                  .precision = call->precision,
                                  .m = (double)clb_call_size(call, sizes[0]),
                                  .n = (double)clb_call_size(call, sizes[1]),
-                                 .k = (double)clb_call_size(call, sizes[2])};
+                                 .k = (double)clb_call_size(call, sizes[2]),
+                                 .adjoint = clb_call_is_adjoint(call)};
     const bool reads_c = clb_call_reads_c(call);
     cost.work = clb_work_of(clb_routines[call->routine].row, cost.m, cost.n, cost.k);
     cost.order = clb_cost_order(cost.family, cost.work);
@@ -67,8 +93,10 @@ struct clb_cost_call clb_cost_describe(const struct clb_call *call)
             continue;
         const bool read = !shape.written || matrix != 'C' || reads_c;
         const double part = matrix == 'C' && shape.triangle ? 0.5 : 1;
-        cost.bytes += part * (double)shape.rows * (double)shape.cols *
-                      (double)clb_precision_size(call->precision) * (read + shape.written);
+        const double bytes = part * (double)shape.rows * (double)shape.cols *
+                             (double)clb_precision_size(call->precision);
+        cost.bytes += bytes * (read + shape.written);
+        cost.written += bytes * shape.written;
     }
     return cost;
 }
@@ -87,37 +115,13 @@ static const double orders[] = {
 };
 enum { ORDERS = sizeof orders / sizeof *orders };
 
-enum {
-#define CLB_COST_DEVICE(id, name, start, link) MACHINE_##id,
-#include "cost.def"
-#undef CLB_COST_DEVICE
-    MACHINES
-};
-
-#define OTHER_START  0.5  /* not known, an H200's */
-#define LINK_UNKNOWN 12e9 /* bytes in a second: PCIe 3.0 with 16 lanes */
-
-/* The last one is any other. */
-static const struct {
-    const char *name;
-    double start, link;
-} machines[MACHINES + 1] = {
-#define CLB_COST_DEVICE(id, name, start, link) {name, start, link},
-#include "cost.def"
-#undef CLB_COST_DEVICE
-    {"", OTHER_START, LINK_UNKNOWN}};
+/* Bytes in a second, where the link was not measured: PCIe 3.0 with 16 lanes. */
+#define LINK_UNKNOWN 12e9
 
 /* Of square calls. */
 struct times {
     double factor[CLB_PRECISIONS]; /* of the times in double precision */
     double micros[ORDERS];         /* the first is 0 where there are none */
-};
-
-static const struct times device_times[MACHINES + 1][CLB_KINDS] = {
-#define CLB_DEVICE_TIMES(id, family, s, c, z, ...) \
-    [MACHINE_##id][CLB_KIND_##family] = {{s, 1, c, z}, {__VA_ARGS__}},
-#include "cost.def"
-#undef CLB_DEVICE_TIMES
 };
 
 enum { THREADS_1, THREADS_16, THREADS };
@@ -128,32 +132,19 @@ static const struct times next_times[THREADS][CLB_KINDS] = {
 #undef CLB_NEXT_TIMES
 };
 
-/* MACHINES: it is none of the table's. */
-static int find_machine(const struct clb_device *device)
-{
-    int id = 0;
-    while (strstr(device->name, machines[id].name) == NULL)
-        id++;
-    return id;
-}
-
 /* log y at log x, on the line through two points. */
 static double on_line(double x, double x0, double y0, double x1, double y1)
 {
     return exp(log(y0) + log(x / x0) / log(x1 / x0) * log(y1 / y0));
 }
 
-/* NAN without times. Below the table a device's stays the same, above it time grows as work. */
-static double look_up(const struct times *times, clb_side side, clb_precision precision,
-                      double order)
+/* Below and above the table time grows as work. */
+static double look_up(const struct times *times, clb_precision precision, double order)
 {
     const double *micros = times->micros, unit = 1e-6 * times->factor[precision];
-    if (micros[0] <= 0)
-        return NAN;
-    if (order <= orders[0])
-        return unit * micros[0] * (side == CLB_SIDE_DEVICE ? 1 : pow(order / orders[0], 3));
-    if (order >= orders[ORDERS - 1])
-        return unit * micros[ORDERS - 1] * pow(order / orders[ORDERS - 1], 3);
+    const size_t end = order <= orders[0] ? 0 : ORDERS - 1;
+    if (order <= orders[0] || order >= orders[ORDERS - 1])
+        return unit * micros[end] * pow(order / orders[end], 3);
     size_t i = 0;
     while (order > orders[i + 1])
         i++;
@@ -170,20 +161,11 @@ static double next_by_table(const struct clb_next_library *next, clb_kind family
     const double threads = fmax(next->threads, 1), order = clb_cost_order(family, work);
     if (!next->optimised)
         return work * (clb_precision_parts(precision) == 2 ? 8 : 2) / PLAIN_RATE;
-    const double one = look_up(&next_times[THREADS_1][family], CLB_SIDE_NEXT, precision, order);
-    const double many = look_up(&next_times[THREADS_16][family], CLB_SIDE_NEXT, precision, order);
+    const double one = look_up(&next_times[THREADS_1][family], precision, order);
+    const double many = look_up(&next_times[THREADS_16][family], precision, order);
     /* More threads than were measured are taken to be as much faster. */
     return threads >= MOST_THREADS ? many * MOST_THREADS / threads
                                    : one * pow(many / one, log(threads) / log(MOST_THREADS));
-}
-
-static double by_table(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
-                       clb_precision precision, double work)
-{
-    return side == CLB_SIDE_NEXT
-               ? next_by_table(&machine->next, family, precision, work)
-               : look_up(&device_times[find_machine(machine->device)][family], CLB_SIDE_DEVICE,
-                         precision, clb_cost_order(family, work));
 }
 
 /* An optimised library gives each thread a part of the result of this order at least, so that small
@@ -197,12 +179,18 @@ static double by_table(const struct clb_cost_machine *machine, clb_side side, cl
 /* Only a triangle of the result is computed. */
 static bool is_update(clb_kind family)
 {
-    return family == CLB_KIND_syrk || family == CLB_KIND_syr2k;
+    return family == CLB_KIND_syrk || family == CLB_KIND_syr2k || family == CLB_KIND_gemmtr;
+}
+
+bool clb_kind_is_product(clb_kind kind)
+{
+    return kind == CLB_KIND_gemm || kind == CLB_KIND_symm || kind == CLB_KIND_trmm ||
+           is_update(kind);
 }
 
 static bool is_product(clb_kind family)
 {
-    return family == CLB_KIND_gemm || family == CLB_KIND_symm || is_update(family);
+    return family != CLB_KIND_trmm && clb_kind_is_product(family);
 }
 
 static int threads_of(const struct clb_cost_machine *machine, const struct clb_cost_call *call)
@@ -233,8 +221,6 @@ static double ratio_of_depth(const struct clb_cost_machine *machine,
 #define HALF_OCTAVES 2
 #define NEAR_CLASSES 1 /* a time counts for so many classes beside it, */
 #define NEAR_ABOVE   4 /* the largest call's for larger ones, whose rates are much the same */
-#define LARGEST_GAP  4 /* between two classes whose times are interpolated */
-#define REMEMBERED   8 /* calls of which an average is taken */
 
 void clb_cost_smooth(struct clb_profile *profile)
 {
@@ -260,72 +246,11 @@ int clb_cost_class_of(double work)
     return class >= 0 && class < CLB_COST_CLASSES ? (int)class : -1;
 }
 
-/* How much longer a call of `to` takes than one of `from`. Without the table rates stay. */
-static double growth(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
-                     clb_precision precision, double from, double to)
-{
-    const double ratio = by_table(machine, side, family, precision, to) /
-                         by_table(machine, side, family, precision, from);
-    return isfinite(ratio) && clb_cost_has(machine->device) ? ratio : to / from;
-}
-
-/* From the nearest measured times, and how these grow by the tables. NAN: there are none, or they
- * are far away (not `near`) and there is no table. */
-static double by_profile(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
-                         clb_precision precision, double work, bool *near)
-{
-    if (machine->profile == NULL)
-        return NAN;
-    const struct clb_time *times = machine->profile->side[side].of[family][precision];
-    const double place = HALF_OCTAVES * log2(cbrt(work) / LOWEST_ORDER);
-    int below = (int)fmax(-1, fmin(floor(place), CLB_COST_CLASSES - 1)), above = below + 1;
-    while (below >= 0 && times[below].count == 0)
-        below--;
-    while (above < CLB_COST_CLASSES && times[above].count == 0)
-        above++;
-    const bool has_below = below >= 0, has_above = above < CLB_COST_CLASSES;
-    if (!has_below && !has_above)
-        return NAN;
-    *near = true;
-    if (has_below && has_above && above - below <= LARGEST_GAP)
-        return on_line(work, clb_cost_class_work(below), (double)times[below].seconds,
-                       clb_cost_class_work(above), (double)times[above].seconds);
-    const bool use_below = has_below && (!has_above || place - below <= above - place);
-    const int class = use_below ? below : above;
-    *near = fabs(place - class) <= (has_above ? NEAR_CLASSES : NEAR_ABOVE);
-    if (!*near && isnan(by_table(machine, side, family, precision, work)))
-        return NAN;
-    return (double)times[class].seconds *
-           growth(machine, side, family, precision, clb_cost_class_work(class), work);
-}
-
-/* How many times as long as by the table products of the order take, where they were measured. */
-static double ratio_of_products(const struct clb_cost_machine *machine, clb_side side,
-                                clb_precision precision, double order)
-{
-    bool near;
-    const double work = clb_work_of(families[CLB_KIND_gemm].row, order, order, order);
-    const double ratio = by_profile(machine, side, CLB_KIND_gemm, precision, work, &near) /
-                         by_table(machine, side, CLB_KIND_gemm, precision, work);
-    return isfinite(ratio) ? ratio : 1;
-}
-
-/* Seconds of the square call of a work. NAN: not known. */
-static double of_square(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
-                        clb_precision precision, double work, bool *near)
-{
-    *near = false;
-    const double seconds = by_profile(machine, side, family, precision, work, near);
-    if (!isnan(seconds))
-        return seconds;
-    return by_table(machine, side, family, precision, work) *
-           ratio_of_products(machine, side, precision, clb_cost_order(family, work));
-}
-
 /* ---- shapes ---- */
 
-#define LINK_LATENCY 0.2e-3
-#define LINK_FILL    4e6  /* bytes */
+/* A call says little of square ones when its least size is so small a part of their order. */
+#define LEAST_SIDE 0.25
+
 #define READ_BY_ALL  60e9 /* bytes in a second, by the next library's threads */
 #define READ_BY_ONE  22e9
 #define READ_BY_FEW  11e9
@@ -333,28 +258,55 @@ static double of_square(const struct clb_cost_machine *machine, clb_side side, c
 #define HOST_COPIES  10e9  /* the same, by a device that has the host's memory; */
 #define HOST_RESULTS 20e9  /* of products only the result, which is copied */
 #define TILE         128.0 /* of a product's kernel */
-#define KERNEL_RATE  40e12 /* flops in a second, in double precision, for what is lost in tiles */
-/* Seconds of a panel's element: on the device, and by the CPU (LU of higher panels; QR). */
-#define PANEL_DEVICE 0.1e-9
+#define TILE_CPU     16.0
+/* Seconds of an element of panels of LU beyond those of the square matrix: on the device, and by
+ * the CPU of higher ones; of QR, and of LQ, whose columns are together when it is transposed; and
+ * of the square matrix of QR. */
+#define PANEL_DEVICE 0.4e-9
 #define PANEL_LU     5e-9
-#define PANEL_QR     20e-9
+#define PANEL_QR     22e-9
+#define PANEL_LQ     7e-9
+#define PANEL_SQUARE 9e-9
 #define PANEL_HEIGHT 65536
+/* The same of the next library, which factors panels by products with vectors: LU, QR; real,
+ * complex. */
+static const double next_panel[2][2] = {{3e-9, 6e-9}, {13e-9, 7e-9}};
+#define NEXT_ROWS 2.5 /* times as long, of LQ by many threads, whose vectors are rows */
+/* It applies so many reflectors at once, each time through all of C. */
+#define NEXT_BLOCK     32.0
+#define READ_IN_BLOCKS 12e9
+
+/* Elements of a tall or wide matrix beyond those of the square one of the same work. */
+static double flat_elements(const struct clb_cost_call *call)
+{
+    return fmax(0, fmax(call->m, call->n) * call->k - call->order * call->order);
+}
+
+/* What is not higher is one panel, as wide as it is. */
+#define ONE_PANEL 64.0
 
 static double panel_seconds(const struct clb_cost_call *call)
 {
-    const double elements = fmax(0, call->m * call->k - call->order * call->order);
-    if (call->family == CLB_KIND_getrf)
-        return elements * (call->m > PANEL_HEIGHT ? PANEL_LU : PANEL_DEVICE);
-    return call->family == CLB_KIND_geqrf ? elements * PANEL_QR : 0;
+    const double height = call->k <= ONE_PANEL ? fmax(call->m, call->n)
+                          : call->adjoint      ? call->n
+                                               : call->m;
+    const double flat = fmax(0, height * call->k - call->order * call->order);
+    if (call->family == CLB_KIND_geqrf)
+        return flat * (call->adjoint ? PANEL_LQ : PANEL_QR) + PANEL_SQUARE * call->k * call->k / 2;
+    return call->family != CLB_KIND_getrf
+               ? 0
+               : flat * (call->m > PANEL_HEIGHT ? PANEL_LU : PANEL_DEVICE);
 }
 
-static double tile_seconds(const struct clb_cost_call *call)
+/* How many times as many operations kernels do as there are, since tiles of products, and of
+ * right-hand sides, are whole. */
+static double fill_of(const struct clb_cost_call *call, double tile)
 {
+    if (sides_of(call) > 0 && call->family != CLB_KIND_gemm)
+        return ceil(sides_of(call) / tile) * tile / sides_of(call);
     if (call->family != CLB_KIND_gemm || !(call->m > 0) || !(call->n > 0))
-        return 0;
-    const double rows = ceil(call->m / TILE) * TILE / call->m;
-    const double cols = ceil(call->n / TILE) * TILE / call->n;
-    return flops_of(call) * (rows * cols - 1) / KERNEL_RATE;
+        return 1;
+    return ceil(call->m / tile) * tile / call->m * ceil(call->n / tile) * tile / call->n;
 }
 
 /* Bytes beyond those of the square call of the same work. */
@@ -364,44 +316,78 @@ static double more_bytes(const struct clb_cost_call *call)
                                      (double)clb_precision_size(call->precision));
 }
 
-/* Copies by a device that has the host's memory. Both sides pack the operands of a product. */
+/* Beyond a square call: a device that has the host's memory copies a product's result, and both
+ * sides pack its operands. */
 static double copy_seconds(const struct clb_cost_call *call)
 {
     const double entries =
         (call->m * call->n - call->order * call->order) * (is_update(call->family) ? 0.5 : 1);
-    if (!is_product(call->family))
-        return more_bytes(call) / HOST_COPIES;
-    return fmax(0, entries) * (double)clb_precision_size(call->precision) / HOST_RESULTS;
+    return is_product(call->family)
+               ? fmax(0, entries) * (double)clb_precision_size(call->precision) / HOST_RESULTS
+               : 0;
 }
 
-/* Few bytes do not reach the link's rate: half of the latency is due at LINK_FILL. */
-static double link_seconds(const struct clb_device *device, double bytes)
+/* Seconds that operands are moved by a device with memory of its own. Those of small products are
+ * copied, computed, and copied back; of large ones pieces go both ways at once. */
+#define FIRST_PIECES 1.6e-3
+#define BOTH_WAYS    1.05
+
+static double moving_seconds(const struct clb_cost_call *call, double moves, double link)
 {
-    return bytes / machines[find_machine(device)].link + LINK_LATENCY * bytes / (bytes + LINK_FILL);
+    const double pieces = fmax(call->bytes - call->written, call->written);
+    return is_product(call->family)
+               ? fmin(moves * call->bytes, FIRST_PIECES * link + BOTH_WAYS * pieces) / link
+               : moves * call->bytes / link;
 }
 
-/* What a call on the device takes beyond the square call of the same work. */
-static double shape_seconds(const struct clb_device *device, const struct clb_cost_call *call)
+/* How many times as long as in double precision a step of a chain takes. */
+static const double step_share[CLB_PRECISIONS] = {1, 1, 1.4, 2.2};
+
+/* A device that has the host's memory does as much more as elements are larger. Matrices are moved
+ * while the device multiplies. */
+static double device_seconds(const struct clb_cost_machine *machine,
+                             const struct clb_cost_call *call)
 {
-    const double steps = call->family == CLB_KIND_trsm ? call->k : fmin(call->m, call->n);
-    if (device->unified)
-        return copy_seconds(call);
-    return families[call->family].chain * fmax(0, steps - call->order) + panel_seconds(call) +
-           link_seconds(device, more_bytes(call)) + tile_seconds(call);
+    const bool unified = machine->device->unified;
+    const struct shares *of = &families[call->family].of[unified];
+    if (machine->rate[call->precision] <= 0)
+        return NAN;
+    const double element = (double)clb_precision_size(call->precision);
+    const double link = unified ? HOST_COPIES : machine->link > 0 ? machine->link : LINK_UNKNOWN;
+    const double share = unified ? sqrt(element / 8) : step_share[call->precision];
+    const double fixed = 1e-6 * (of->call + of->step * steps_of(call) * share);
+    const double moves =
+        unified ? of->moves * call->bytes / link : moving_seconds(call, of->moves, link);
+    const double flops = of->flops * flops_of(call) * fill_of(call, unified ? TILE_CPU : TILE) /
+                         machine->rate[call->precision];
+    if (unified)
+        return fixed + moves + flops + copy_seconds(call);
+    return fixed + panel_seconds(call) +
+           (clb_kind_is_product(call->family) ? fmax(moves, flops) : moves + flops);
 }
 
-/* The same for the next library, whose threads read and write that. Triangles with few right-hand
- * sides are read by few of them, a single one's at least in long rows. Beside a device that has the
- * host's memory both sides do. */
+/* What the next library takes beyond the square call: its threads read and write that. Triangles
+ * with few right-hand sides are read by few of them, a single one's at least in long rows. Beside a
+ * device that has the host's memory both sides do. */
 static double next_shape_seconds(const struct clb_cost_machine *machine,
                                  const struct clb_cost_call *call)
 {
     const double more = more_bytes(call);
+    if (call->family == CLB_KIND_geqrf || call->family == CLB_KIND_orgqr ||
+        call->family == CLB_KIND_getrf)
+        return flat_elements(call) * (call->adjoint && machine->next.threads > 1 ? NEXT_ROWS : 1) *
+               next_panel[call->family != CLB_KIND_getrf]
+                         [clb_precision_parts(call->precision) == 2] /
+               (machine->next.optimised ? fmax(machine->next.threads, 1) : 1);
     if (!machine->next.optimised || machine->device->unified || machine->next.threads <= 1)
         return 0;
     if (is_product(call->family))
         return more / (threads_of(machine, call) > 1 ? READ_BY_ALL : READ_BY_ONE);
     switch (call->family) {
+    case CLB_KIND_ormqr:
+        return call->k < LEAST_SIDE * call->order
+                   ? ceil(call->k / NEXT_BLOCK) * call->written / READ_IN_BLOCKS
+                   : 0;
     case CLB_KIND_trmm:
     case CLB_KIND_trsm:
     case CLB_KIND_getrs:
@@ -415,71 +401,107 @@ static double next_shape_seconds(const struct clb_cost_machine *machine,
     }
 }
 
+static double side_seconds(const struct clb_cost_machine *machine, clb_side side,
+                           const struct clb_cost_call *call)
+{
+    return side == CLB_SIDE_DEVICE
+               ? device_seconds(machine, call)
+               : next_by_table(&machine->next, call->family, call->precision, call->work) *
+                         ratio_of_depth(machine, call) +
+                     next_shape_seconds(machine, call);
+}
+
+/* The square call of a class. */
+static struct clb_cost_call square_of(clb_kind family, clb_precision precision, int class)
+{
+    const double work = clb_cost_class_work(class), order = clb_cost_order(family, work);
+    const double matrix = order * order * (double)clb_precision_size(precision);
+    return (struct clb_cost_call){.family = family,
+                                  .precision = precision,
+                                  .work = work,
+                                  .order = order,
+                                  .m = order,
+                                  .n = order,
+                                  .k = order,
+                                  .bytes = matrix * families[family].matrices,
+                                  .written = matrix * (is_update(family) ? 0.5 : 1)};
+}
+
+/* How many times as long as predicted calls of a work take: between the nearest classes that were
+ * measured, beyond them as the nearest; `near` where that is near. NAN: none was. */
+static double ratio_of(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
+                       clb_precision precision, double work, bool *near)
+{
+    const double at = HALF_OCTAVES * log2(cbrt(work) / LOWEST_ORDER);
+    double ratio[2] = {NAN, NAN}, place[2] = {0, 0};
+    for (int class = 0; machine->profile != NULL && class < CLB_COST_CLASSES && isnan(ratio[1]);
+         class ++) {
+        const struct clb_time *time = &machine->profile->side[side].of[family][precision][class];
+        const struct clb_cost_call square = square_of(family, precision, class);
+        const int i = class > at;
+        if (time->count == 0)
+            continue;
+        ratio[i] = (double)time->seconds / side_seconds(machine, side, &square);
+        place[i] = class;
+    }
+    *near = !isnan(ratio[0]) && !isnan(ratio[1]);
+    if (*near)
+        return ratio[0] * pow(ratio[1] / ratio[0], (at - place[0]) / (place[1] - place[0]));
+    const int one = isnan(ratio[0]);
+    *near = fabs(at - place[one]) <= (one == 0 ? NEAR_ABOVE : NEAR_CLASSES) && !isnan(ratio[one]);
+    return ratio[one];
+}
+
 /* ---- predictions ---- */
 
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
                                        const struct clb_cost_call *call)
 {
-    struct clb_prediction prediction;
     double seconds[CLB_SIDES];
-    prediction.measured = true;
+    bool measured = true;
     for (int i = 0; i < CLB_SIDES; i++) {
         const clb_side side = (clb_side)i;
         bool near;
-        seconds[i] = of_square(machine, side, call->family, call->precision, call->work, &near);
-        prediction.measured = prediction.measured && near;
+        double ratio = ratio_of(machine, side, call->family, call->precision, call->work, &near);
+        measured = measured && near;
+        if (isnan(ratio) && side == CLB_SIDE_NEXT) /* as products are */
+            ratio = ratio_of(machine, side, CLB_KIND_gemm, call->precision,
+                             call->order * call->order * call->order, &near);
+        seconds[i] = side_seconds(machine, side, call) * (isnan(ratio) ? 1 : ratio);
     }
-    /* A machine of which one side was measured says nothing beside the tables' other side. */
-    if (!prediction.measured && !clb_cost_has(machine->device))
-        seconds[CLB_SIDE_NEXT] = NAN;
-    prediction.device = seconds[CLB_SIDE_DEVICE] + shape_seconds(machine->device, call);
-    prediction.next =
-        seconds[CLB_SIDE_NEXT] * ratio_of_depth(machine, call) + next_shape_seconds(machine, call);
-    return prediction;
+    return (struct clb_prediction){seconds[CLB_SIDE_DEVICE], seconds[CLB_SIDE_NEXT], measured};
 }
 
-bool clb_cost_has(const struct clb_device *device)
-{
-    return find_machine(device) < MACHINES;
-}
-
-#define CPU_START  0.2 /* PoCL's */
-#define COLD_START 2.0 /* with all kernels to be built */
+#define CPU_START   0.2 /* seconds of PoCL; */
+#define OTHER_START 0.5 /* of NVIDIA's driver, its end included; */
+#define COLD_START  1.0 /* with all kernels to be built */
 
 /* NVIDIA's driver takes half as long to end as to start; the rest is what calls lose. */
 #define START_AND_END 2
 
 double clb_cost_of_start(const struct clb_cost_machine *machine)
 {
-    if (machine->device == NULL)
+    bool cold = true;
+    for (int p = 0; p < CLB_PRECISIONS; p++)
+        cold = cold && machine->rate[p] <= 0;
+    if (machine->device == NULL || cold)
         return COLD_START;
     if (machine->profile != NULL && machine->profile->start.count > 0)
         return START_AND_END * (double)machine->profile->start.seconds;
-    return clb_device_is_cpu(machine->device) ? CPU_START
-                                              : machines[find_machine(machine->device)].start;
+    return clb_device_is_cpu(machine->device) ? CPU_START : OTHER_START;
 }
 
-/* Of the next library's time. A CPU device is hardly faster than an optimised library. */
+/* Of an optimised library's time, by a device with unknown rates; and of a plain one's. */
 #define SAVED_BY_ANY 0.5
-#define SAVED_BY_CPU 0.05
 #define SAVED_PLAIN  0.9
 
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                      const struct clb_prediction *prediction, double rate, double link)
+                      const struct clb_prediction *prediction)
 {
     if (clb_prediction_is_known(prediction))
         return prediction->next - prediction->device;
-    const double next = isfinite(prediction->next) ? prediction->next
-                                                   : next_by_table(&machine->next, call->family,
-                                                                   call->precision, call->work);
-    /* Matrices are moved while the device multiplies. */
-    if (rate > 0 && link > 0 && is_product(call->family))
-        return fmax(0, next - fmax(flops_of(call) / rate, call->bytes / link));
-    const bool is_cpu = machine->device != NULL && clb_device_is_cpu(machine->device);
-    const double share = !machine->next.optimised ? SAVED_PLAIN
-                         : is_cpu                 ? SAVED_BY_CPU
-                                                  : SAVED_BY_ANY;
-    return share * next;
+    return (machine->next.optimised ? SAVED_BY_ANY : SAVED_PLAIN) *
+           next_by_table(&machine->next, call->family, call->precision, call->work);
 }
 
 void clb_cost_measure_start(struct clb_profile *profile, double seconds)
@@ -492,19 +514,18 @@ void clb_cost_measure_start(struct clb_profile *profile, double seconds)
     start->count += start->count < UINT16_MAX;
 }
 
-/* Calls most of whose time is their shape's say little of square ones. */
-#define LARGEST_SHARE 0.3
-
 bool clb_cost_measure(struct clb_profile *profile, clb_side side,
                       const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                       double seconds)
 {
     const int class = clb_cost_class_of(call->work);
-    const double shape = side == CLB_SIDE_DEVICE ? shape_seconds(machine->device, call) : 0;
-    if (class < 0 || !(seconds > 0) || shape > LARGEST_SHARE * seconds)
+    if (class < 0 || !(seconds > 0))
         return false;
-    clb_time_add(&profile->side[side].of[call->family][call->precision][class],
-                 (seconds - shape) * growth(machine, side, call->family, call->precision,
-                                            call->work, clb_cost_class_work(class)));
-    return true;
+    const struct clb_cost_call square = square_of(call->family, call->precision, class);
+    if (fmin(fmin(call->m, call->n), call->k) < LEAST_SIDE * call->order)
+        return false;
+    seconds *= side_seconds(machine, side, &square) / side_seconds(machine, side, call);
+    if (isfinite(seconds))
+        clb_time_add(&profile->side[side].of[call->family][call->precision][class], seconds);
+    return isfinite(seconds);
 }

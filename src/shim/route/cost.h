@@ -1,5 +1,6 @@
-/* cost: predicts the seconds of calls on both sides by pure functions of the call's shape, of
- * tables of times (cost.def) and of what has been measured on this machine (struct clb_profile). */
+/* cost: predicts the seconds of calls on both sides by pure functions of the call's shape, of the
+ * rates of kernels and link, of an optimised library's times (cost.def) and of what has been
+ * measured on this machine (struct clb_profile). No device's or CPU's name counts. */
 #ifndef CLB_COST_H
 #define CLB_COST_H
 
@@ -11,10 +12,7 @@ static inline bool clb_device_is_cpu(const struct clb_device *device)
     return (device->type & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* The kind of work of a routine, for thresholds; and its family, whose calls of the same work take
- * about the same time: its kind, but that xGEMMTR counts as xSYRK. */
-clb_work clb_routine_work(clb_routine routine);
-clb_kind clb_cost_family_of(clb_routine routine);
+bool clb_kind_is_product(clb_kind kind);
 
 struct clb_cost_call {
     clb_kind family;
@@ -23,6 +21,8 @@ struct clb_cost_call {
     double order;   /* of the square call of this work */
     double m, n, k; /* arguments of its formula */
     double bytes;   /* that a device with memory of its own reads from the host and writes there */
+    double written; /* of these */
+    bool adjoint;   /* LQ */
 };
 
 struct clb_cost_call clb_cost_describe(const struct clb_call *call);
@@ -59,25 +59,22 @@ struct clb_cost_machine {
     const struct clb_device *device; /* NULL: none is known */
     struct clb_next_library next;
 
-    const struct clb_profile *profile; /* set by profile.c; NULL: none */
+    /* Set by profile.c: flops in a second of products and the link's bytes (0: not known), times
+     * (NULL: none). */
+    double rate[CLB_PRECISIONS], link;
+    const struct clb_profile *profile;
 };
 
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
                                        const struct clb_cost_call *call);
 
-/* Whether there are times of such a device in cost.def. */
-bool clb_cost_has(const struct clb_device *device);
-
-/* Seconds that a process loses by the device's start and end: from the profile's start, else from
- * cost.def. Without a device: by starting one that no process has used before. */
+/* Seconds that a process loses by the device's start and end: from the profile's start, else what
+ * is usual. Without a device, or any rate: by starting one that no process has used before. */
 double clb_cost_of_start(const struct clb_cost_machine *machine);
 
-/* Seconds that a call saves on the device, which may be NULL: by the prediction, of which the next
- * side may be known alone, then for products by rates, else as a share of its time. `rate` are
- * flops in a second of products in the call's precision, `link` the link's bytes, as the helper has
- * measured them; 0: not known. */
+/* Seconds that a call saves on the device; where none is known a share of the next library's. */
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                      const struct clb_prediction *prediction, double rate, double link);
+                      const struct clb_prediction *prediction);
 
 /* The shortest start of the device counts. */
 void clb_cost_measure_start(struct clb_profile *profile, double seconds);

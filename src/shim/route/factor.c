@@ -154,12 +154,15 @@ static void add_solution(struct clb_run *run)
     run->share = (share * factor_work + run->share * solve_work) / (factor_work + solve_work);
 }
 
+/* Right-hand sides. */
+#define FEW 64
+
 /* In mode `auto` the next library solves for few right-hand sides, but not with LU factors that are
  * on the device and would have to be read from host memory. */
 static clb_status system_run(struct clb_run *run)
 {
     const struct clb_call *call = run->call;
-    const bool few = clb_run_is_auto(run) && call->nrhs < run->variant->tuning.smallest;
+    const bool few = clb_run_is_auto(run) && call->nrhs < FEW;
     const bool solves = is_lu(call) && !(few && run->runtime->device.unified);
     const clb_status status = factor(run, solves);
     struct factored *factors = run->results;

@@ -28,7 +28,7 @@ void clb_time_add(struct clb_time *time, double seconds)
 }
 
 #define MARGIN_MEASURED 1.05
-#define MARGIN_BY_TABLE 1.25
+#define MARGIN_BY_TABLE 1.1
 
 bool clb_prediction_is_for_device(const struct clb_prediction *prediction)
 {
@@ -41,7 +41,7 @@ bool clb_prediction_is_for_device(const struct clb_prediction *prediction)
 enum {
     NEEDED = 3,      /* times of a side before they count, */
     NEEDED_LONG = 2, /* and of long calls */
-    FIRST = 4,       /* the first call that may go to the other side; then */
+    FIRST = 2,       /* the first call that may go to the other side; then */
     LATER = 8        /* times as many */
 };
 
@@ -81,6 +81,14 @@ static struct clb_history_entry *take(const struct clb_history_key *key)
     return entry;
 }
 
+/* NAN: not known. */
+static double seconds_of(const struct clb_history_entry *entry, clb_side side)
+{
+    const struct clb_time *time = &entry->side[side];
+    const unsigned needed = (double)time->seconds >= CLB_HISTORY_LONG ? NEEDED_LONG : NEEDED;
+    return time->count >= needed ? (double)time->seconds : NAN;
+}
+
 void clb_history_correct(const struct clb_history_key *key, double work,
                          struct clb_prediction *alone)
 {
@@ -93,6 +101,11 @@ void clb_history_correct(const struct clb_history_key *key, double work,
     entry->model = clb_prediction_is_known(alone) ? alone->device : 0;
     if (class->factor > 0)
         alone->device *= (double)class->factor;
+    /* What such calls have taken counts for more than what is predicted. */
+    const double device = seconds_of(entry, CLB_SIDE_DEVICE),
+                 next = seconds_of(entry, CLB_SIDE_NEXT);
+    alone->device = device > 0 ? device : alone->device;
+    alone->next = next > 0 ? next : alone->next;
     clb_unlock(&lock);
 }
 
@@ -100,14 +113,6 @@ void clb_history_decide(const struct clb_history_key *key, const struct clb_deci
 {
     clb_history_publish(take(key), key, decision);
     clb_unlock(&lock);
-}
-
-/* NAN: not known. */
-static double seconds_of(const struct clb_history_entry *entry, clb_side side)
-{
-    const struct clb_time *time = &entry->side[side];
-    const unsigned needed = (double)time->seconds >= CLB_HISTORY_LONG ? NEEDED_LONG : NEEDED;
-    return time->count >= needed ? (double)time->seconds : NAN;
 }
 
 static clb_side other_than(clb_side side)
@@ -192,8 +197,9 @@ void clb_history_learn(const struct clb_history_key *key, clb_side side, double 
     clb_unlock(&lock);
 }
 
-/* The first calls of a work have results checked and memory made. A later one moves the factor by
- * an eighth of what it was off, and by twice it at most: a longer call was disturbed. */
+/* The first calls of a work have results checked and memory made. The next one sets the factor;
+ * later ones move it by less and less, an eighth of what it was off in the end, and by twice it at
+ * most: a longer call was disturbed. */
 #define UNCOUNTED  2
 #define REMEMBERED 8
 #define MOST_WRONG 2.0
@@ -208,7 +214,8 @@ void clb_history_learn_work(const struct clb_history_key *key, double seconds, d
         const double off = fmin(seconds / crowding / entry->model, MOST_WRONG * factor) - factor;
         if (class->factor <= 0)
             class->announced = 1;
-        class->factor = (float)(factor + off / crowding / REMEMBERED);
+        class->factor =
+            (float)(factor + off / crowding / fmin(class->calls - UNCOUNTED, REMEMBERED));
         if (fabsf(class->factor - class->announced) > UNNOTICED * class->announced) {
             class->announced = class->factor;
             atomic_fetch_add(&class->version, 1);

@@ -71,6 +71,9 @@ void clb_history_correct(const struct clb_history_key *key, double work,
 /* Remember a decision that follows from the last prediction; NULL: forget it. */
 void clb_history_decide(const struct clb_history_key *key, const struct clb_decision *decision);
 
+/* Decide all calls anew: what predictions follow from has changed. */
+void clb_history_ask_anew(void);
+
 /* Takes no lock, needs no guard of the host's state. False: decide the call anew, because none was,
  * another one has taken the place, or what is predicted for this work has moved by more than 2 %.
  * Where calls are timed on both sides (`timed`) and these are close, `asks` says that the call may
@@ -122,7 +125,7 @@ bool clb_history_is_kept(const struct clb_call *call);
 
 /* Times as long as on the better side: farther away nothing is tried. Seconds of a long call: few
  * say enough, and asking costs nothing beside it. */
-#define CLB_HISTORY_CLOSE 1.5
+#define CLB_HISTORY_CLOSE 2.0
 #define CLB_HISTORY_LONG  2e-3
 
 enum { CLB_HISTORY_ENTRY_WORDS = CLB_HISTORY_WORDS + 4 };

@@ -10,16 +10,6 @@
 
 /* ---- predictions ---- */
 
-/* The dimension that `auto` compares with the table's smallest. */
-static size_t smallest_of(const struct clb_run *run)
-{
-    const size_t m = (size_t)run->m;
-    const size_t smallest = clb_min(clb_min(m, (size_t)run->n), (size_t)run->k);
-    if (run->call->kind == CLB_KIND_gesv || run->call->kind == CLB_KIND_posv)
-        return m;
-    return clb_routine_work(run->call->routine) == CLB_WORK_REFLECT ? smallest / 2 : smallest;
-}
-
 static struct clb_prediction predict(struct clb_run *run, const struct clb_device *device)
 {
     const struct clb_cost_machine owner = {.device = device, .next = run->next};
@@ -42,33 +32,22 @@ void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone)
 
 /* ---- decisions ---- */
 
-/* Times decide where both are known, else the table's threshold; neither where the user set one. */
+/* Times decide, unless the user has set a threshold. Where the device's are not known yet it is
+ * found out. */
+static bool is_for_device(const struct clb_prediction *prediction)
+{
+    return !clb_prediction_is_known(prediction) || clb_prediction_is_for_device(prediction);
+}
+
 static clb_reason decide_for_device(const struct clb_device *device, const struct clb_run *run,
                                     const struct clb_prediction *prediction, bool *by_times)
 {
-    const clb_precision precision = run->call->precision;
-    const size_t smallest = smallest_of(run);
-    struct clb_gemm_tuning tuning;
-    *by_times = false;
-    if (clb_precision_real_size(precision) == sizeof(double) && !device->fp64)
+    *by_times = clb_run_is_auto(run);
+    if (clb_precision_real_size(run->call->precision) == sizeof(double) && !device->fp64)
         return CLB_REASON_NOFP64;
-    if (!clb_run_is_auto(run))
-        return CLB_REASONS;
-    if (clb_tuning_gemm(device, precision, clb_config_get()->math, 0, &tuning) != CLB_OK)
-        return CLB_REASON_NODEVICE;
-    /* Shapes are known for devices with memory of their own. */
-    *by_times =
-        clb_prediction_is_known(prediction) && (!device->unified || smallest >= tuning.smallest);
-    if (*by_times)
-        return clb_prediction_is_for_device(prediction) != run->turned ? CLB_REASONS
-                                                                       : CLB_REASON_COST;
-    if (clb_run_is_small(run))
-        return CLB_REASON_SMALL;
-    const struct clb_offload from = clb_tuning_offload(
-        device, precision, &tuning, clb_routine_work(run->call->routine), run->next.optimised);
-    if (run->work < from.threshold * from.threshold * from.threshold)
-        return isinf(from.threshold) ? CLB_REASON_COST : CLB_REASON_SMALL;
-    return smallest < from.smallest ? CLB_REASON_COST : CLB_REASONS;
+    if (*by_times && clb_rate_was_slow(device, run->call->precision))
+        return CLB_REASON_SLOW;
+    return !*by_times || is_for_device(prediction) != run->turned ? CLB_REASONS : CLB_REASON_COST;
 }
 
 bool clb_predict_declines(struct clb_run *run)
@@ -76,8 +55,7 @@ bool clb_predict_declines(struct clb_run *run)
     const struct clb_device *device = &run->runtime->device;
     bool by_times;
     if (clb_run_is_auto(run) || clb_calls_are_observed() || clb_decide_learns()) {
-        const struct clb_cost_machine owner = {.device = device, .next = run->next};
-        clb_threshold_settle(&owner);
+        clb_threshold_settle(&run->next);
         struct clb_prediction alone = predict(run, device);
         clb_predict_try_other(run, &alone);
         clb_decide_set_prediction(run, &alone);
@@ -150,7 +128,7 @@ static bool start_pays(const struct clb_device *device, const struct clb_run *ru
     const struct clb_cost_machine owner = {.device = device, .next = run->next};
     const struct clb_cost_call cost = clb_cost_describe(run->call);
     const double price = clb_profile_start_cost(&owner);
-    const double predicted = clb_profile_saved(&owner, &cost, &run->prediction);
+    const double predicted = clb_cost_saved(&owner, &cost, &run->prediction);
     lock_saved();
     saved.paid =
         saved.paid || saved.seconds + (cost.work == saved.work ? saved.last : predicted) >= price;
@@ -168,8 +146,6 @@ static clb_reason decide_by_expected(struct clb_run *run, const struct clb_devic
     const clb_reason reason = decide_for_device(expected, run, &run->prediction, &by_times);
     if (reason != CLB_REASONS)
         return reason;
-    if (clb_rate_was_slow(expected, run->call->precision))
-        return CLB_REASON_SLOW;
     return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
 }
 
@@ -177,11 +153,10 @@ static clb_reason decide_by_expected(struct clb_run *run, const struct clb_devic
 bool clb_predict_declines_start(struct clb_run *run)
 {
     const struct clb_device *expected = clb_device_expected();
-    const struct clb_cost_machine owner = {.device = expected, .next = run->next};
     if (!clb_run_is_auto(run) || clb_runtime_peek() != NULL)
         return false;
     run->begin = clb_now();
-    clb_threshold_settle(&owner);
+    clb_threshold_settle(&run->next);
     if (expected != NULL) {
         run->reason = decide_by_expected(run, expected);
     } else {
@@ -202,7 +177,7 @@ bool clb_predict_has_no_kernels(struct clb_run *run)
     clb_status status = CLB_OK;
     if (run->call->kind == CLB_KIND_trmm)
         status = clb_skip_prepare(run->runtime, run->variant);
-    else if (clb_routine_work(run->call->routine) != CLB_WORK_PRODUCT)
+    else if (!clb_kind_is_product(run->call->kind))
         status = clb_workspace_prepare(run->runtime, run->variant);
     const double taken = run->begin > 0 ? clb_now() - run->begin : 0;
     if (taken > run->runtime->start_seconds)
@@ -243,6 +218,11 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
         clb_history_learn(&run->key, CLB_SIDE_DEVICE, seconds);
 }
 
+/* Seconds of a call that says something. By so much of what was predicted a declined call takes
+ * another time: it is decided anew. */
+#define LEAST_SAMPLE 50e-6
+#define SURPRISE     0.2
+
 void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
 {
     struct clb_thread_state thread_state;
@@ -253,20 +233,24 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
     seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
     if (entry->weighed) {
         const struct clb_prediction took = {.device = entry->on_device, .next = seconds};
-        add_saved(fmax(0, clb_profile_saved(&owner, &cost, &took)), cost.work);
+        add_saved(fmax(0, clb_cost_saved(&owner, &cost, &took)), cost.work);
     }
     if (entry->learnt)
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
-    if (entry->compared) {
-        const struct clb_history_key key = clb_decide_key(entry, &next);
+    const struct clb_history_key key = clb_decide_key(entry, &next);
+    if (entry->compared || entry->learnt)
         clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
-    }
+    if (entry->learnt && fabs(seconds - entry->expected) > SURPRISE * entry->expected)
+        clb_history_decide(&key, NULL);
     clb_thread_state_restore(&thread_state);
 }
 
-static bool learns_of_next(const struct clb_run *run)
+/* Of calls that were predicted anew or are asked about, or all with CLBLAS_SHIM_LEARN=1. */
+static bool learns_of_next(const struct clb_run *run, clb_reason reason)
 {
-    return clb_decide_learns() && !isgreater(run->prediction.next, run->alone.next) &&
+    const bool samples = reason == CLB_REASON_COST && clb_decide_times_both(run) &&
+                         (!run->is_known || run->asks) && isgreater(run->alone.next, LEAST_SAMPLE);
+    return (samples || clb_decide_learns()) && !isgreater(run->prediction.next, run->alone.next) &&
            clb_device_expected() != NULL && run->entry->target != NULL &&
            !clb_run_computes_nothing(run) && !clb_call_is_quick(run->call) && !clb_thread_inside;
 }
@@ -283,7 +267,8 @@ void clb_predict_declined(const struct clb_run *run, clb_reason reason)
 {
     struct clb_entry *entry = run->entry;
     const bool keeps = keeps_calls(run, reason);
-    entry->learnt = learns_of_next(run);
+    entry->learnt = learns_of_next(run, reason);
+    entry->expected = run->alone.next;
     entry->compared = entry->compared && reason == CLB_REASON_COST;
     entry->encloses = (clb_stats_wanted || keeps) && !clb_history_is_inside(run->call) &&
                       !clb_run_computes_nothing(run);

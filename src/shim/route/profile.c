@@ -17,7 +17,7 @@
 
 static const char *const side_names[CLB_SIDES] = {"device", "next"};
 static const char *const family_names[CLB_KINDS] = {
-#define CLB_KIND(kind, work) #kind,
+#define CLB_KIND(kind) #kind,
     CLB_KIND_TABLE(CLB_KIND)
 #undef CLB_KIND
 };
@@ -125,15 +125,35 @@ static struct known {
     struct clb_cost_machine owner;
     char *key;
     bool learnt;                 /* `own` has times */
+    double opened, looked;       /* when, by clb_now; when rates were looked up */
     struct clb_profile now, own; /* what counts; what this process has measured */
 } * known[MOST_OWNERS];          /* under the lock, as what they point to */
 static size_t known_count;
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 
-static bool is_any(const struct clb_profile *profile)
+/* The helper's rates, of a CPU device for each core; 0: it has not measured them yet. What is usual
+ * where there is no helper, and where decisions must not change with rates. */
+static bool add_rates(struct clb_cost_machine *machine)
 {
-    static const struct clb_profile empty;
-    return memcmp(profile->side, empty.side, sizeof empty.side) != 0;
+    const struct clb_device *device = machine->device;
+    bool changed = false;
+    const double told = (double)clb_tuning_override(clb_config_get(), CLB_PARAM_RATE);
+    const double cores = clb_device_is_cpu(device) ? device->units : 1;
+    for (int p = 0; p < CLB_PRECISIONS; p++) {
+        struct clb_choice choice = {0};
+        const bool waits = !clb_config_get()->reproducible &&
+                           !clb_choice_find(device, (clb_precision)p, 0, &choice) &&
+                           clb_helper_get_role() == CLB_HELPER_USED;
+        const double rate = told > 0               ? told / cores
+                            : choice.used.rate > 0 ? choice.used.rate
+                            : waits                ? 0
+                                    : clb_tuning_usual_rate(device, (clb_precision)p);
+        const bool differs = 1e9 * rate * cores != machine->rate[p];
+        machine->rate[p] = 1e9 * rate * cores;
+        machine->link = fmax(machine->link, choice.link);
+        changed = changed || differs;
+    }
+    return changed;
 }
 
 static struct known *open_profile(const struct clb_cost_machine *owner)
@@ -146,6 +166,8 @@ static struct known *open_profile(const struct clb_cost_machine *owner)
     if (new->key != NULL)
         read_profile(new->key, &new->now);
     clb_cost_smooth(&new->now);
+    add_rates(&new->owner);
+    new->opened = new->looked = clb_now();
     return new;
 }
 
@@ -165,12 +187,31 @@ static struct known *find(const struct clb_cost_machine *owner)
     return new;
 }
 
-/* Takes the lock. *machine is the owner with its profile. */
+/* While the helper may still be measuring, rates are looked up every so many seconds. */
+#define LEARNS 60.0
+#define LOOKS  0.5
+
+static bool may_change(const struct known *of)
+{
+    bool unknown = false;
+    for (int p = 0; p < CLB_PRECISIONS; p++)
+        unknown = unknown || of->owner.rate[p] <= 0;
+    return (unknown || clb_now() - of->opened < LEARNS) && clb_now() - of->looked > LOOKS;
+}
+
+/* Takes the lock. *machine is the owner with its rates and profile. */
 static struct known *take(const struct clb_cost_machine *owner, struct clb_cost_machine *machine)
 {
     clb_lock(&lock);
     struct known *of = owner->device != NULL ? find(owner) : NULL;
-    *machine = *owner;
+    if (of != NULL && may_change(of)) {
+        of->looked = clb_now();
+        if (add_rates(&of->owner))
+            clb_history_ask_anew();
+    }
+    *machine = of != NULL ? of->owner : *owner;
+    if (of == NULL && owner->device != NULL)
+        add_rates(machine);
     machine->profile = of != NULL ? &of->now : NULL;
     return of;
 }
@@ -185,15 +226,6 @@ struct clb_prediction clb_profile_predict(const struct clb_cost_machine *owner,
     return prediction;
 }
 
-bool clb_profile_has(const struct clb_cost_machine *owner)
-{
-    struct clb_cost_machine machine;
-    const struct known *of = take(owner, &machine);
-    const bool has = clb_cost_has(owner->device) || (of != NULL && is_any(&of->now));
-    clb_unlock(&lock);
-    return has;
-}
-
 double clb_profile_start_cost(const struct clb_cost_machine *owner)
 {
     struct clb_cost_machine machine;
@@ -201,25 +233,6 @@ double clb_profile_start_cost(const struct clb_cost_machine *owner)
     const double seconds = clb_cost_of_start(&machine);
     clb_unlock(&lock);
     return seconds;
-}
-
-double clb_profile_saved(const struct clb_cost_machine *owner, const struct clb_cost_call *call,
-                         const struct clb_prediction *prediction)
-{
-    static struct measured {
-        bool looked_up;
-        struct clb_choice choice;
-    } measured[CLB_PRECISIONS]; /* under the lock */
-    struct measured *of = &measured[call->precision];
-    clb_lock(&lock);
-    /* Of a CPU device, which needs no link and is seldom faster, rates are those of one core. */
-    if (!of->looked_up && owner->device != NULL && !owner->device->unified) {
-        of->looked_up = true;
-        (void)clb_choice_find(owner->device, call->precision, 0, &of->choice);
-    }
-    const double rate = 1e9 * of->choice.used.rate, link = of->choice.link;
-    clb_unlock(&lock);
-    return clb_cost_saved(owner, call, prediction, rate, link);
 }
 
 void clb_profile_learn_start(const struct clb_cost_machine *owner, double seconds)
@@ -256,12 +269,31 @@ static void merge(struct clb_profile *into, const struct clb_profile *own)
     }
 }
 
-static void write_one(const struct known *of)
+/* What a program leaves without having been asked to: at most so many bytes, once in so many
+ * seconds, if it has run for so long. */
+#define SAMPLE_BYTES   ((size_t)4096)
+#define SAMPLE_SECONDS 3600
+#define SAMPLE_RUN     10.0
+
+/* Whether it may; nothing is added to what was tuned. */
+static bool samples(const struct known *of, const char *cache)
+{
+    static struct clb_profile before;
+    static const struct clb_times none;
+    const struct clb_key key = {CLB_RECORD_PROFILE, of->key, NULL};
+    if (clb_now() - of->opened < SAMPLE_RUN || access(cache, W_OK) != 0 ||
+        clb_record_exists(key, SAMPLE_SECONDS))
+        return false;
+    read_profile(of->key, &before);
+    return memcmp(&before.side[CLB_SIDE_DEVICE], &none, sizeof none) == 0;
+}
+
+static void write_one(const struct known *of, bool sample)
 {
     static struct clb_profile merged;
     struct clb_text text = {0};
     const char *cache = clb_cache_directory();
-    if (!of->learnt || of->key == NULL || cache == NULL)
+    if (!of->learnt || of->key == NULL || cache == NULL || (sample && !samples(of, cache)))
         return;
     const int folder = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0)
@@ -269,6 +301,9 @@ static void write_one(const struct known *of)
     read_profile(of->key, &merged);
     merge(&merged, &of->own);
     clb_profile_format(&text, &merged);
+    while (sample && !text.failed && text.length > SAMPLE_BYTES)
+        for (text.data[--text.length] = '\0'; text.data[text.length - 1] != '\n';)
+            text.data[--text.length] = '\0';
     if (!text.failed)
         clb_record_note((struct clb_key){CLB_RECORD_PROFILE, of->key, NULL}, CLB_PASSED, text.data);
     clb_text_free(&text);
@@ -276,12 +311,12 @@ static void write_one(const struct known *of)
         close(folder);
 }
 
-void clb_profile_write(void)
+void clb_profile_write(bool sample)
 {
     bool first;
     if (!clb_lock_try(&lock, &first))
         return;
     for (size_t i = 0; i < known_count; i++)
-        write_one(known[i]);
+        write_one(known[i], sample);
     clb_unlock(&lock);
 }

@@ -1,7 +1,7 @@
 /* profile: what calls have taken on this machine, in a record in the cache folder for each device
  * beside each next library with a number of threads. It is read when the first call asks for its
- * prediction, and changes in this process alone unless CLBLAS_SHIM_LEARN=1: then it is written when
- * the process ends. */
+ * prediction. When the process ends it is written with CLBLAS_SHIM_LEARN=1, and else, once an hour,
+ * what declined calls have taken. */
 #ifndef CLB_PROFILE_H
 #define CLB_PROFILE_H
 
@@ -10,14 +10,9 @@
 struct clb_prediction clb_profile_predict(const struct clb_cost_machine *owner,
                                           const struct clb_cost_call *call);
 
-/* Whether there are any times of the device: in the tables, or in the owner's profile. */
-bool clb_profile_has(const struct clb_cost_machine *owner);
-
-/* Seconds that a start costs, and of them what a call would have saved; the owner's device is NULL
- * where none is known. The duration of a start counts with CLBLAS_SHIM_LEARN=1. */
+/* Seconds that a start costs; the owner's device is NULL where none is known. The duration of a
+ * start counts with CLBLAS_SHIM_LEARN=1. */
 double clb_profile_start_cost(const struct clb_cost_machine *owner);
-double clb_profile_saved(const struct clb_cost_machine *owner, const struct clb_cost_call *call,
-                         const struct clb_prediction *prediction);
 void clb_profile_learn_start(const struct clb_cost_machine *owner, double seconds);
 
 /* Add a call's duration: the median of a kind in this process counts. For CLBLAS_SHIM_LEARN=1 and
@@ -25,8 +20,9 @@ void clb_profile_learn_start(const struct clb_cost_machine *owner, double second
 void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds);
 
-/* At a process's end: write what it has learnt; what others have written meanwhile is kept. */
-void clb_profile_write(void);
+/* At a process's end: write what it has learnt; what others have written meanwhile is kept. A
+ * `sample`, which nobody has asked for, is small and seldom written. */
+void clb_profile_write(bool sample);
 
 /* ---- for tests ---- */
 

@@ -33,6 +33,12 @@ void clb_history_clear(void)
     memset(entries, 0, sizeof entries);
 }
 
+void clb_history_ask_anew(void)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof **classes; i++)
+        atomic_fetch_add(&classes[0][i].version, 1);
+}
+
 void clb_history_publish(struct clb_history_entry *entry, const struct clb_history_key *key,
                          const struct clb_decision *decision)
 {

@@ -5,12 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define CLB_KIND(kind, work) extern const struct clb_ops clb_##kind##_ops;
+#define CLB_KIND(kind) extern const struct clb_ops clb_##kind##_ops;
 CLB_KIND_TABLE(CLB_KIND)
 #undef CLB_KIND
 
 static const struct clb_ops *const families[CLB_KINDS] = {
-#define CLB_KIND(kind, work) [CLB_KIND_##kind] = &clb_##kind##_ops,
+#define CLB_KIND(kind) [CLB_KIND_##kind] = &clb_##kind##_ops,
     CLB_KIND_TABLE(CLB_KIND)
 #undef CLB_KIND
 };

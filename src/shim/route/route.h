@@ -215,10 +215,8 @@ static inline bool clb_run_is_small(const struct clb_run *run)
                                             memory_order_relaxed);
 }
 
-/* By what is known of a device's times beside a next library; its device is NULL where nothing is.
- * And where this process can no longer use a device. */
-struct clb_cost_machine;
-void clb_threshold_settle(const struct clb_cost_machine *owner);
+/* By a next library that has been seen. And where this process can no longer use a device. */
+void clb_threshold_settle(const struct clb_next_library *next);
 void clb_threshold_decline_all(void);
 
 /* ---- lapacke.c ---- */

@@ -421,8 +421,8 @@ __attribute__((destructor)) static void write_report_at_exit(void)
 {
     struct clb_text report = {0};
     const char *name = "-";
-    if (clb_stats_wanted)
-        clb_profile_write();
+    if (atomic_load(&clb_route_is_configured))
+        clb_profile_write(!clb_decide_learns());
     if (clb_stats_wanted && stats_any() && clb_config_get()->stats != NULL) {
         name = clb_config_get()->stats;
         if (strcmp(name, "-") == 0)

@@ -1,10 +1,9 @@
 /* The work below which the names themselves decline a call, by a jump to the next library: their
  * symbol's min_work.
  *
- * It is the user's threshold, or in `auto` the lowest work at which any call may be the device's:
- * the tables' thresholds beside such next libraries as have been seen, and, where the device's
- * times are known, the smallest crossover of any device. Where calls are counted or logged min_work
- * stays -infinity, so that all reach clb_route. */
+ * It is the user's threshold, or in `auto` the lowest work at which any call may be the device's
+ * beside such next libraries as have been seen. Where calls are counted or logged min_work stays
+ * -infinity, so that all reach clb_route. */
 #include "host/process.h"
 #include "profile.h"
 #include "route.h"
@@ -43,9 +42,9 @@ static double work_threshold(const char *routine)
     }
 }
 
-/* Where costs are known no smaller call is faster on any device, or on one that is the CPU. */
-#define SMALLEST_CROSSOVER     250.0
-#define SMALLEST_CROSSOVER_CPU 138.0
+/* No smaller call is faster on any device beside an optimised library, or beside a plain one. */
+#define SMALLEST       138.0
+#define SMALLEST_PLAIN 79.0
 
 /* Never lowers a min_work of +infinity: there is no device (clb_threshold_decline_all). */
 static void set_min_work(void)
@@ -59,44 +58,27 @@ static void set_min_work(void)
     }
 }
 
-/* What next libraries have been seen, and whether the device's costs are known beside one. */
-enum { SEEN_PLAIN = 1, SEEN_OPTIMISED = 2, SEEN_COSTS = 4, SEEN_COSTS_CPU = 8, SEEN_ANY = 15 };
-
-static double lowest_work(clb_work work, unsigned seen)
-{
-    double edge = (seen & SEEN_COSTS_CPU) != 0 ? SMALLEST_CROSSOVER_CPU
-                  : (seen & SEEN_COSTS) != 0   ? SMALLEST_CROSSOVER
-                                               : INFINITY;
-    if ((seen & SEEN_PLAIN) != 0)
-        edge = fmin(edge, clb_tuning_lowest_threshold(work, false));
-    if ((seen & SEEN_OPTIMISED) != 0)
-        edge = fmin(edge, clb_tuning_lowest_threshold(work, true));
-    return cube(edge);
-}
-
-static void set_lowest(unsigned seen)
+static void set_lowest(double edge)
 {
     for (int r = 0; r < CLB_ROUTINES; r++) {
         if (clb_thresholds[r].is_auto)
-            atomic_store(&clb_thresholds[r].work,
-                         lowest_work(clb_routine_work((clb_routine)r), seen));
+            atomic_store(&clb_thresholds[r].work, cube(edge));
     }
     set_min_work();
 }
 
-void clb_threshold_settle(const struct clb_cost_machine *owner)
+/* The lowest of what has been seen counts. */
+void clb_threshold_settle(const struct clb_next_library *next)
 {
-    static _Atomic unsigned all;
-    const bool known = owner->device != NULL && clb_profile_has(owner);
-    const unsigned costs = !known                             ? 0U
-                           : clb_device_is_cpu(owner->device) ? SEEN_COSTS_CPU
-                                                              : SEEN_COSTS;
-    const unsigned seen = (owner->next.optimised ? SEEN_OPTIMISED : SEEN_PLAIN) | costs;
-    if ((atomic_load(&all) & seen) == seen)
-        return;
-    const unsigned before = atomic_fetch_or(&all, seen);
-    if ((before & seen) != seen)
-        set_lowest(before | seen);
+    static _Atomic double lowest = INFINITY;
+    const double edge = next->optimised ? SMALLEST : SMALLEST_PLAIN;
+    double now = atomic_load(&lowest);
+    while (edge < now) {
+        if (atomic_compare_exchange_weak(&lowest, &now, edge)) {
+            set_lowest(edge);
+            return;
+        }
+    }
 }
 
 static void configure(void)
@@ -110,7 +92,7 @@ static void configure(void)
         clb_thresholds[r].is_auto = work < 0;
         atomic_store(&clb_thresholds[r].work, work);
     }
-    set_lowest(SEEN_ANY);
+    set_lowest(SMALLEST_PLAIN);
     atomic_store(&clb_route_is_configured, true);
 }
 

@@ -46,7 +46,7 @@ static bool is_measured(clb_routine routine, bool quick)
     bool chosen = !quick;
     for (size_t i = 0; i < CLB_COUNT_OF(quick_routines); i++)
         chosen = chosen || quick_routines[i] == routine;
-    return chosen && routine == clb_routine_of(clb_cost_family_of(routine),
+    return chosen && routine == clb_routine_of(clb_routines[routine].kind,
                                                clb_routines[routine].precision, false);
 }
 
@@ -54,7 +54,7 @@ static bool is_measured(clb_routine routine, bool quick)
  * odd, which leaves edges, nor a multiple of 64, where columns compete for the same cache lines. */
 static int64_t order_of(clb_routine routine, int class)
 {
-    const double order = clb_cost_order(clb_cost_family_of(routine), clb_cost_class_work(class));
+    const double order = clb_cost_order(clb_routines[routine].kind, clb_cost_class_work(class));
     const int64_t n = 8 * (int64_t)(order / 8 + 0.5);
     return n % 64 == 0 ? n + 8 : n;
 }
@@ -241,8 +241,7 @@ static bool measure_all(const char *library, bool quick)
         for (int r = 0; r < CLB_ROUTINES && clb_now() < tuning.end; r++) {
             const clb_routine routine = (clb_routine)r;
             /* Larger sizes are then extrapolated from those that were measured. */
-            const bool settled =
-                tuning.much_faster[r] >= MUCH_FASTER_AT && clb_cost_has(clb_device_expected());
+            const bool settled = tuning.much_faster[r] >= MUCH_FASTER_AT;
             if (!settled && is_measured(routine, quick))
                 measure(&tuning, routine, order_of(routine, class),
                         quick ? LONGEST_QUICK : LONGEST);
@@ -255,7 +254,7 @@ static bool measure_all(const char *library, bool quick)
     for (int i = 0; i < CLB_SIDES; i++)
         good = (end_child(&tuning.child[i]) || i != CLB_SIDE_DEVICE) && good;
     if (good)
-        clb_profile_write();
+        clb_profile_write(false);
     return good;
 }
 

@@ -194,8 +194,7 @@ void clb_tune_print_row(const char *class, clb_precision precision,
     snprintf(family, sizeof family, "%s", clb_families[tuning->family].name);
     for (char *c = family; *c != '\0'; c++)
         *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-    int column = printf("CLB_GEMM(%s, %c, %s, %.0f, %zu,", class, letter, family, tuning->threshold,
-                        tuning->smallest);
+    int column = printf("CLB_GEMM(%s, %c, %s,", class, letter, family);
     for (int i = 0; i < CLB_PARAMS; i++) {
         const size_t value = tuning->value[i];
         if (value == clb_params[i].standard[true] || value == clb_params[i].standard[false])
