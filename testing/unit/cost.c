@@ -313,16 +313,16 @@ static void starts(void *unused)
     const struct clb_prediction unknown = {.device = NAN, .next = NAN};
     const struct clb_prediction known = {.device = 1, .next = 3};
     struct clb_cost_machine machine = machine_of(NULL, 16);
-    const double cold = clb_cost_of_start(&machine);
+    const double cold = clb_cost_of_start(&machine, CLB_D);
     const double any = clb_cost_saved(&machine, &call, &unknown);
     expect(clb_cost_saved(&machine, &call, &known) == 2, "not what is predicted");
     machine.next.optimised = false;
     expect(clb_cost_saved(&machine, &call, &unknown) > 10 * any && any > 0, "beside the reference");
     machine = machine_of(&cpu, 16);
-    expect(clb_cost_of_start(&machine) < cold, "a cold start is not longer");
+    expect(clb_cost_of_start(&machine, CLB_D) < cold, "a cold start is not longer");
     /* A GPU is started by one large product, and by no small one. */
     machine = machine_of(&other, 16);
-    const double price = clb_cost_of_start(&machine);
+    const double price = clb_cost_of_start(&machine, CLB_D);
     const struct clb_prediction of_large = clb_cost_predict(&machine, &large),
                                 of_small = clb_cost_predict(&machine, &call);
     expect(clb_cost_saved(&machine, &large, &of_large) > price, "fast, yet no start");
@@ -411,14 +411,15 @@ static void text(void *unused)
     another.next.threads = 4;
     char *key = clb_profile_key(&owner), *other_key = clb_profile_key(&another);
     learn_both(&profile, &machine, 1024, 2e-3, 5e-3);
-    expect(clb_cost_of_start(&machine) == 0.5, "a GPU's start");
+    expect(clb_cost_of_start(&machine, CLB_D) == 0.5, "a GPU's start");
     clb_cost_measure_start(&profile, 0.25);
     clb_cost_measure_start(&profile, 0.125);
     clb_cost_measure_start(&profile, 0.5);
     clb_profile_format(&text, &profile);
     expect(clb_profile_parse(text.data, &back), "it is not read");
     machine.profile = &back;
-    expect(back.start.count == 3 && clb_cost_of_start(&machine) == 0.25, "of the shortest start");
+    expect(back.start.count == 3 && clb_cost_of_start(&machine, CLB_D) == 0.25,
+           "of the shortest start");
     for (int side = 0; side < CLB_SIDES; side++) {
         const struct clb_time *a = profile.side[side].of[CLB_KIND_gemm][CLB_D];
         const struct clb_time *b = back.side[side].of[CLB_KIND_gemm][CLB_D];

@@ -299,6 +299,17 @@ static void begin_calls(double expected)
     }
 }
 
+static struct clb_cost_call square_product(double order)
+{
+    return (struct clb_cost_call){.family = CLB_KIND_gemm,
+                                  .precision = CLB_D,
+                                  .work = order * order * order,
+                                  .order = order,
+                                  .m = order,
+                                  .n = order,
+                                  .k = order};
+}
+
 /* What was declined because of other calls is asked about again when these have ended. */
 static void declined_beside_others(void *unused)
 {
@@ -343,13 +354,7 @@ static void tries_the_other_side(void *argument)
     struct clb_runtime *runtime = clb_runtime_get(&state);
     const struct clb_cost_machine owner = {.device = &runtime->device,
                                            .next = {"", false, (int)sysconf(_SC_NPROCESSORS_ONLN)}};
-    const struct clb_cost_call cost = {.family = CLB_KIND_gemm,
-                                       .precision = CLB_D,
-                                       .work = 256.0 * 256 * 256,
-                                       .order = 256,
-                                       .m = 256,
-                                       .n = 256,
-                                       .k = 256};
+    const struct clb_cost_call cost = square_product(256);
     int declined = 0, first = -1, last = -1;
     for (int i = 0; i < 2 * row->before; i++) {
         /* However long calls take here. */
@@ -440,13 +445,7 @@ static void learns_undisturbed(void *is_gpu)
     runtime->device.type = is_gpu != NULL ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU;
     const struct clb_cost_machine owner = {.device = &runtime->device,
                                            .next = {"", false, (int)sysconf(_SC_NPROCESSORS_ONLN)}};
-    const struct clb_cost_call cost = {.family = CLB_KIND_gemm,
-                                       .precision = CLB_D,
-                                       .work = 128 * 128 * 128,
-                                       .order = 128,
-                                       .m = 128,
-                                       .n = 128,
-                                       .k = 128};
+    const struct clb_cost_call cost = square_product(128);
     /* The other side of a prediction. */
     clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 1);
     const double cpu_begin = clb_cpu_now(), begin = clb_now();

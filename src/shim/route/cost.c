@@ -11,8 +11,8 @@
 
 /* ---- families ---- */
 
-/* Fitted to squares on an H200 and to calls drawn at random on an H100, whose seconds they give
- * within a factor of 1.3 at the median and 2 in nine of ten calls; and to PoCL (2026-11). */
+/* Fitted to squares on an H200, to calls drawn at random on an H100 (bench-regret.py --unknown),
+ * and to squares on PoCL (2026-11). */
 struct shares {
     double call, step;   /* microseconds in double precision */
     double moves, flops; /* times what the link and the kernels of products take */
@@ -188,6 +188,7 @@ bool clb_kind_is_product(clb_kind kind)
            is_update(kind);
 }
 
+/* Its operands and results are different matrices: not xTRMM. */
 static bool is_product(clb_kind family)
 {
     return family != CLB_KIND_trmm && clb_kind_is_product(family);
@@ -479,12 +480,9 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
 /* NVIDIA's driver takes half as long to end as to start; the rest is what calls lose. */
 #define START_AND_END 2
 
-double clb_cost_of_start(const struct clb_cost_machine *machine)
+double clb_cost_of_start(const struct clb_cost_machine *machine, clb_precision precision)
 {
-    bool cold = true;
-    for (int p = 0; p < CLB_PRECISIONS; p++)
-        cold = cold && machine->rate[p] <= 0;
-    if (machine->device == NULL || cold)
+    if (machine->device == NULL || machine->rate[precision] <= 0)
         return COLD_START;
     if (machine->profile != NULL && machine->profile->start.count > 0)
         return START_AND_END * (double)machine->profile->start.seconds;

@@ -69,8 +69,8 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
                                        const struct clb_cost_call *call);
 
 /* Seconds that a process loses by the device's start and end: from the profile's start, else what
- * is usual. Without a device, or any rate: by starting one that no process has used before. */
-double clb_cost_of_start(const struct clb_cost_machine *machine);
+ * is usual. Without a device, or a rate in the precision: with kernels to be built. */
+double clb_cost_of_start(const struct clb_cost_machine *machine, clb_precision precision);
 
 /* Seconds that a call saves on the device; where none is known a share of the next library's. */
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,

@@ -89,7 +89,8 @@ void clb_predict_remember(struct clb_run *run, clb_reason reason)
 double clb_predict_time_limit(const struct clb_run *run)
 {
     const struct clb_cost_machine owner = {.device = clb_device_expected(), .next = run->next};
-    return clb_now() + READY_SECONDS + READY_TIMES * clb_profile_start_cost(&owner);
+    return clb_now() + READY_SECONDS +
+           READY_TIMES * clb_profile_start_cost(&owner, run->call->precision);
 }
 
 /* Seconds that the device would have saved in the calls so far that wanted it, by what these have
@@ -127,7 +128,7 @@ static bool start_pays(const struct clb_device *device, const struct clb_run *ru
         return true;
     const struct clb_cost_machine owner = {.device = device, .next = run->next};
     const struct clb_cost_call cost = clb_cost_describe(run->call);
-    const double price = clb_profile_start_cost(&owner);
+    const double price = clb_profile_start_cost(&owner, run->call->precision);
     const double predicted = clb_cost_saved(&owner, &cost, &run->prediction);
     lock_saved();
     saved.paid =

@@ -125,35 +125,17 @@ static struct known {
     struct clb_cost_machine owner;
     char *key;
     bool learnt;                 /* `own` has times */
-    double opened, looked;       /* when, by clb_now; when rates were looked up */
+    double opened;               /* when, by clb_now */
     struct clb_profile now, own; /* what counts; what this process has measured */
 } * known[MOST_OWNERS];          /* under the lock, as what they point to */
 static size_t known_count;
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 
-/* The helper's rates, of a CPU device for each core; 0: it has not measured them yet. What is usual
- * where there is no helper, and where decisions must not change with rates. */
-static bool add_rates(struct clb_cost_machine *machine)
+/* Nobody has tuned the device: programs have left what their declined calls have taken. */
+static bool is_sample(const struct clb_profile *profile)
 {
-    const struct clb_device *device = machine->device;
-    bool changed = false;
-    const double told = (double)clb_tuning_override(clb_config_get(), CLB_PARAM_RATE);
-    const double cores = clb_device_is_cpu(device) ? device->units : 1;
-    for (int p = 0; p < CLB_PRECISIONS; p++) {
-        struct clb_choice choice = {0};
-        const bool waits = !clb_config_get()->reproducible &&
-                           !clb_choice_find(device, (clb_precision)p, 0, &choice) &&
-                           clb_helper_get_role() == CLB_HELPER_USED;
-        const double rate = told > 0               ? told / cores
-                            : choice.used.rate > 0 ? choice.used.rate
-                            : waits                ? 0
-                                    : clb_tuning_usual_rate(device, (clb_precision)p);
-        const bool differs = 1e9 * rate * cores != machine->rate[p];
-        machine->rate[p] = 1e9 * rate * cores;
-        machine->link = fmax(machine->link, choice.link);
-        changed = changed || differs;
-    }
-    return changed;
+    static const struct clb_times none;
+    return memcmp(&profile->side[CLB_SIDE_DEVICE], &none, sizeof none) == 0;
 }
 
 static struct known *open_profile(const struct clb_cost_machine *owner)
@@ -165,9 +147,10 @@ static struct known *open_profile(const struct clb_cost_machine *owner)
     new->key = clb_profile_key(owner);
     if (new->key != NULL)
         read_profile(new->key, &new->now);
+    if (clb_config_get()->reproducible && is_sample(&new->now))
+        new->now = (struct clb_profile){0};
     clb_cost_smooth(&new->now);
-    add_rates(&new->owner);
-    new->opened = new->looked = clb_now();
+    new->opened = clb_now();
     return new;
 }
 
@@ -187,50 +170,83 @@ static struct known *find(const struct clb_cost_machine *owner)
     return new;
 }
 
-/* While the helper may still be measuring, rates are looked up every so many seconds. */
-#define LEARNS 60.0
-#define LOOKS  0.5
-
-static bool may_change(const struct known *of)
-{
-    bool unknown = false;
-    for (int p = 0; p < CLB_PRECISIONS; p++)
-        unknown = unknown || of->owner.rate[p] <= 0;
-    return (unknown || clb_now() - of->opened < LEARNS) && clb_now() - of->looked > LOOKS;
-}
-
-/* Takes the lock. *machine is the owner with its rates and profile. */
+/* Takes the lock. *machine is the owner with its profile. */
 static struct known *take(const struct clb_cost_machine *owner, struct clb_cost_machine *machine)
 {
     clb_lock(&lock);
     struct known *of = owner->device != NULL ? find(owner) : NULL;
-    if (of != NULL && may_change(of)) {
-        of->looked = clb_now();
-        if (add_rates(&of->owner))
-            clb_history_ask_anew();
-    }
-    *machine = of != NULL ? of->owner : *owner;
-    if (of == NULL && owner->device != NULL)
-        add_rates(machine);
+    *machine = *owner;
     machine->profile = of != NULL ? &of->now : NULL;
     return of;
 }
+
+/* ---- rates ---- */
+
+/* Seconds until a rate that the helper had not measured is looked up again. */
+#define LOOKS 0.5
+
+/* Of the device that is used or expected; 0: not measured yet. Under the lock. */
+static struct {
+    const struct clb_device *device;
+    double rate[CLB_PRECISIONS], link, looked[CLB_PRECISIONS];
+} rates;
+
+/* The helper's, of a CPU device for each core. What is usual where there is no helper, and where
+ * decisions must not change with rates. */
+static double find_rate(const struct clb_device *device, clb_precision precision)
+{
+    const struct clb_config *config = clb_config_get();
+    const double told = (double)clb_tuning_override(config, CLB_PARAM_RATE);
+    const double cores = clb_device_is_cpu(device) ? device->units : 1;
+    struct clb_choice choice = {0};
+    if (told > 0)
+        return 1e9 * told;
+    if (!config->reproducible && !clb_choice_find(device, precision, 0, &choice) &&
+        clb_helper_get_role() == CLB_HELPER_USED)
+        return 0;
+    rates.link = fmax(rates.link, choice.link);
+    return 1e9 * cores *
+           (choice.used.rate > 0 ? choice.used.rate : clb_tuning_usual_rate(device, precision));
+}
+
+/* With the lock held. */
+static void add_rate(struct clb_cost_machine *machine, clb_precision precision)
+{
+    double *rate = &rates.rate[precision], *looked = &rates.looked[precision];
+    if (machine->device == NULL)
+        return;
+    if (rates.device != machine->device)
+        memset(&rates, 0, sizeof rates);
+    rates.device = machine->device;
+    if (*rate <= 0 && clb_now() - *looked > LOOKS) {
+        *rate = find_rate(machine->device, precision);
+        if (*rate > 0 && *looked > 0)
+            clb_history_ask_anew();
+        *looked = clb_now();
+    }
+    memcpy(machine->rate, rates.rate, sizeof rates.rate);
+    machine->link = rates.link;
+}
+
+/* ---- what is asked ---- */
 
 struct clb_prediction clb_profile_predict(const struct clb_cost_machine *owner,
                                           const struct clb_cost_call *call)
 {
     struct clb_cost_machine machine;
     take(owner, &machine);
+    add_rate(&machine, call->precision);
     const struct clb_prediction prediction = clb_cost_predict(&machine, call);
     clb_unlock(&lock);
     return prediction;
 }
 
-double clb_profile_start_cost(const struct clb_cost_machine *owner)
+double clb_profile_start_cost(const struct clb_cost_machine *owner, clb_precision precision)
 {
     struct clb_cost_machine machine;
     take(owner, &machine);
-    const double seconds = clb_cost_of_start(&machine);
+    add_rate(&machine, precision);
+    const double seconds = clb_cost_of_start(&machine, precision);
     clb_unlock(&lock);
     return seconds;
 }
@@ -250,6 +266,7 @@ void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
 {
     struct clb_cost_machine machine;
     struct known *of = take(owner, &machine);
+    add_rate(&machine, call->precision);
     if (of != NULL && clb_cost_measure(&of->own, side, &machine, call, seconds)) {
         const int class = clb_cost_class_of(call->work);
         of->learnt = true;
@@ -279,13 +296,12 @@ static void merge(struct clb_profile *into, const struct clb_profile *own)
 static bool samples(const struct known *of, const char *cache)
 {
     static struct clb_profile before;
-    static const struct clb_times none;
     const struct clb_key key = {CLB_RECORD_PROFILE, of->key, NULL};
     if (clb_now() - of->opened < SAMPLE_RUN || access(cache, W_OK) != 0 ||
         clb_record_exists(key, SAMPLE_SECONDS))
         return false;
     read_profile(of->key, &before);
-    return memcmp(&before.side[CLB_SIDE_DEVICE], &none, sizeof none) == 0;
+    return is_sample(&before);
 }
 
 static void write_one(const struct known *of, bool sample)
@@ -296,8 +312,11 @@ static void write_one(const struct known *of, bool sample)
     if (!of->learnt || of->key == NULL || cache == NULL || (sample && !samples(of, cache)))
         return;
     const int folder = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0)
-        flock(folder, LOCK_EX); /* until it is closed */
+    /* Until it is closed; a sample is not waited for. */
+    if (folder >= 0 && flock(folder, LOCK_EX | (sample ? LOCK_NB : 0)) != 0 && sample) {
+        close(folder);
+        return;
+    }
     read_profile(of->key, &merged);
     merge(&merged, &of->own);
     clb_profile_format(&text, &merged);

@@ -1,7 +1,7 @@
 /* profile: what calls have taken on this machine, in a record in the cache folder for each device
  * beside each next library with a number of threads. It is read when the first call asks for its
  * prediction. When the process ends it is written with CLBLAS_SHIM_LEARN=1, and else, once an hour,
- * what declined calls have taken. */
+ * what declined calls have taken, which CLBLAS_SHIM_REPRODUCIBLE=1 does not read either. */
 #ifndef CLB_PROFILE_H
 #define CLB_PROFILE_H
 
@@ -10,9 +10,9 @@
 struct clb_prediction clb_profile_predict(const struct clb_cost_machine *owner,
                                           const struct clb_cost_call *call);
 
-/* Seconds that a start costs; the owner's device is NULL where none is known. The duration of a
- * start counts with CLBLAS_SHIM_LEARN=1. */
-double clb_profile_start_cost(const struct clb_cost_machine *owner);
+/* Seconds that a start for calls in a precision costs; the owner's device is NULL where none is
+ * known. The duration of a start counts with CLBLAS_SHIM_LEARN=1. */
+double clb_profile_start_cost(const struct clb_cost_machine *owner, clb_precision precision);
 void clb_profile_learn_start(const struct clb_cost_machine *owner, double seconds);
 
 /* Add a call's duration: the median of a kind in this process counts. For CLBLAS_SHIM_LEARN=1 and

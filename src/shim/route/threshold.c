@@ -27,7 +27,7 @@ static const char *routine_name(size_t index)
     return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
 }
 
-/* Negative when the tuning tables decide. */
+/* Negative where predictions decide. */
 static double work_threshold(const char *routine)
 {
     double edge;

@@ -76,7 +76,7 @@ static json_t *describe(const char *library)
     const double seconds = clb_trial_run(&call, target, 0, 3, 0.1).best;
     json_object_set_new(result, "flops", json_real(2.0 * ORDER * ORDER * ORDER / seconds));
     const struct clb_cost_machine owner = clb_owner_of(target);
-    json_object_set_new(result, "start", json_real(clb_profile_start_cost(&owner)));
+    json_object_set_new(result, "start", json_real(clb_profile_start_cost(&owner, CLB_D)));
     free(resolved);
     return result;
 }
