@@ -66,12 +66,13 @@ clb_helper_role clb_helper_get_role(void);
 /* The file that a working helper has locked, and writes to. */
 bool clb_helper_lock_path(char *text, size_t size);
 
-/* Of children of the helper only one builds a program, and nothing is computed while a rate is
- * measured: children wait for each other, but one that builds ahead goes on, when this is false. A
- * child that dies leaves what it has taken. */
+/* Take what only one child of the helper may have at a time: a program that is to be built, by its
+ * identity, or CLB_HELPER_DEVICE, so that nothing else is computed while a rate is measured. A
+ * child waits for it; one that builds ahead does not: false, another one has it. A child that dies
+ * leaves what it has taken. */
+#define CLB_HELPER_DEVICE "device"
 bool clb_helper_take(const char *what);
 void clb_helper_leave(const char *what);
-#define CLB_HELPER_DEVICE "device"
 
 /* ---- drivers ---- */
 
