@@ -68,6 +68,9 @@ static void check_configured(void *argument)
         expect_library(fortran, test->fortran_library, test->fortran_wide);
     if (test->c_library != NULL)
         expect_library(c_name, test->c_library, test->c_wide);
+    /* The history compares addresses. */
+    const char *a = find(fortran)->library, *b = find(c_name)->library;
+    expect((a == b) == (strcmp(a, b) == 0), "%s has two names", a);
 }
 
 static const struct configured configurations[] = {

@@ -353,6 +353,28 @@ static struct clb_target *add_target(struct clb_next_symbol *symbol, const struc
     return target;
 }
 
+/* Names of the same text are the same string, by which the history knows a library. */
+static const char *keep_name(const char *name)
+{
+    static struct name {
+        struct name *link;
+        char text[];
+    } * _Atomic names;
+    struct name *known = atomic_load(&names);
+    while (known != NULL && strcmp(known->text, name) != 0)
+        known = known->link;
+    if (known != NULL)
+        return known->text;
+    struct name *new = malloc(sizeof *new + strlen(name) + 1);
+    if (new == NULL)
+        return "?";
+    strcpy(new->text, name);
+    new->link = atomic_load(&names);
+    while (!atomic_compare_exchange_weak(&names, &new->link, new))
+        ;
+    return new->text;
+}
+
 static struct clb_target *intern(struct clb_next_symbol *symbol,
                                  const struct library_search *search)
 {
@@ -360,9 +382,7 @@ static struct clb_target *intern(struct clb_next_symbol *symbol,
     if (known != NULL)
         return known;
     struct clb_target target = make_target(search);
-    target.library = strdup(target.library);
-    if (target.library == NULL)
-        target.library = "?";
+    target.library = keep_name(target.library);
     clb_log(CLB_LOG_INFO, "%s -> %s%s", symbol->name, search->object->l_name,
             target.ilp64 ? " (64-bit integers)" : "");
     return add_target(symbol, &target);
