@@ -108,7 +108,9 @@ class Regret:
         self.program = os.path.join(options.build, "testing/bench/bench-regret")
         self.library = os.path.join(options.build, ".libs/libclblas_shim.so.0")
         self.rows, self.processes, self.seen = {}, {}, set()
-        self.on_device = {}  # how many calls of a routine auto has made there
+        self.on_device = {}  # how many calls of a routine a process has made there
+        self.side = {}  # where it has made its last ones
+        self.never = set()  # cases that the device leaves to the CPU in always, too: it does not win these
         self.starting = {}  # how many it has not, because the device was not ready
         self.refused = set()  # cases that the next library has not made
         self.logged = {}  # bytes that a process has written on stderr
@@ -163,8 +165,7 @@ class Regret:
         if self.running is peer:
             self.running = None
         self.starting = {of: count for of, count in self.starting.items() if of[0] != key[0]}
-        if key[0] == "auto":
-            self.on_device.clear()
+        self.on_device = {of: count for of, count in self.on_device.items() if of[0] is not peer}
 
     def ask(self, mode, case, calls):
         """Seconds of a call, and how many calls of the routine have run on the device; of calls all of which
@@ -193,7 +194,10 @@ class Regret:
                 if ended:
                     self.end((mode, self.reports))
                 return None
-        return float(line[2 if self.options.clock == "cpu" else 0]), float(line[3]), float(line[4])
+        before, count = self.on_device.get((peer, case[0]), 0), float(line[3])
+        self.on_device[peer, case[0]] = count
+        self.side[mode] = "device" if count > before else "cpu"
+        return float(line[2 if self.options.clock == "cpu" else 0]), count, float(line[4])
 
     def settle(self, mode):
         """Waits until the process uses no more CPU time: kernels are built by then."""
@@ -206,18 +210,13 @@ class Regret:
             if ticks() - before <= 1:
                 return
 
-    def side_of(self, case, answer):
-        """Where auto has made the calls of its last answer."""
-        if not self.reports:
-            return "cpu"
-        before, self.on_device[case[0]] = self.on_device.get(case[0], 0), answer[1]
-        return "device" if answer[1] > before else "cpu"
-
     def first_calls(self, case):
         """Seconds of a call of each mode that is not its first, and auto's side. Modes that are too slow for a
         second call are returned as well."""
         took, slow, side = {}, set(), "cpu"
         for mode in self.options.modes:
+            if mode == "always" and case in self.never:
+                continue
             answer = first = self.ask(mode, case, 1)
             if answer is None:
                 continue
@@ -231,13 +230,15 @@ class Regret:
                 answer = first = self.ask(mode, case, 1) or first
             self.seen.add((mode, case[0]))
             if mode == "auto":
-                self.side_of(case, first)
                 self.ask(mode, case, self.options.before - 1)
             if answer[0] < SHORT:
                 answer = self.ask(mode, case, 1) or first
             if mode == "auto":
-                side = self.side_of(case, answer)
-            took[mode] = answer[0]
+                side = self.side[mode]
+            if mode == "always" and self.reports and self.side[mode] == "cpu":
+                self.never.add(case)
+            else:
+                took[mode] = answer[0]
         return took, slow, side
 
     def measure(self, case):
@@ -265,7 +266,7 @@ class Regret:
                     continue
                 this[mode] = answer[0]
                 if mode == "auto":
-                    side = self.side_of(case, answer)
+                    side = self.side[mode]
             for mode in TIMES:
                 # A mode that dropped out has its first group's time for a neighbour.
                 times[mode].append(this.get(mode, times[mode][0] if times[mode] else math.nan))
@@ -299,7 +300,7 @@ class Regret:
         """Starts auto's device, which this is not to judge: by a routine for which the user has set a threshold."""
         if "auto" in self.options.modes and not self.options.cold:
             answer = self.ask("auto", (STARTS, "NN", 300, 300, 300, 0), 1)
-            if answer is not None and self.side_of((STARTS,), answer) != "device":
+            if answer is not None and self.side["auto"] != "device":
                 say("# the device has not been started")
 
     def read_table(self):
