@@ -235,12 +235,48 @@ static void measured(void *unused)
     expect(!p.measured && p.device == before.device &&
                fabs(p.next / before.next - 22e-3 / next) < 1e-3,
            "another routine");
-    /* A flat product says nothing of square ones. */
+    /* A product may be too thin to say anything. */
     call = make_call(CLB_ROUTINE_dgemm, 20000, 2000, 27);
     expect(!clb_cost_measure(&profile, CLB_SIDE_NEXT, &machine, &call, 1), "a flat product counts");
     for (int i = 0; i < CLB_COST_CLASSES; i++)
         expect(clb_cost_class_of(clb_cost_class_work(i)) == i, "class %d", i);
     expect(clb_cost_class_of(1e30) == -1 && clb_cost_class_of(10) == -1, "no class");
+}
+
+/* Calls of a shape are as much slower than predicted as one of it was; others are not. */
+static void thin(void *unused)
+{
+    static struct clb_profile profile;
+    (void)unused;
+    struct clb_cost_machine machine = machine_of(&cpu, 1);
+    const struct clb_cost_call wide = make_call(CLB_ROUTINE_dorgqr, 3000, 2000, 100),
+                               like = make_call(CLB_ROUTINE_dorgqr, 3200, 1800, 150),
+                               square = make_call(CLB_ROUTINE_dorgqr, 1000, 1000, 1000);
+    const struct clb_cost_call calls[] = {wide, like, square};
+    const double grows[] = {3, 3, 1};
+    struct clb_prediction before[3];
+    for (int i = 0; i < 3; i++)
+        before[i] = clb_cost_predict(&machine, &calls[i]);
+    machine.profile = &profile;
+    clb_cost_measure(&profile, CLB_SIDE_NEXT, &machine, &wide, 3 * before[0].next);
+    for (int i = 0; i < 3; i++) {
+        const double ratio = clb_cost_predict(&machine, &calls[i]).next / before[i].next;
+        expect(fabs(ratio / grows[i] - 1) < 1e-3, "call %d: %g times as long", i, ratio);
+    }
+    /* Every shape that a routine has, with about the work that is asked for. */
+    int count = 0;
+    for (int family = 0; family < CLB_KINDS; family++) {
+        for (int shape = 0; shape < CLB_COST_SHAPES; shape++) {
+            struct clb_call call;
+            if (!clb_cost_reference((clb_kind)family, CLB_C, shape, 1e9, &call))
+                continue;
+            const struct clb_cost_call cost = clb_cost_describe(&call);
+            expect(fabs(cost.work / 1e9 - 1) < 0.05 && (int)cost.family == family,
+                   "family %d, %d: %g", family, shape, cost.work);
+            count++;
+        }
+    }
+    expect(count == 67, "%d shapes", count);
 }
 
 static double device_seconds(const struct clb_cost_machine *machine, clb_routine routine, int64_t m,
@@ -411,6 +447,8 @@ static void text(void *unused)
     another.next.threads = 4;
     char *key = clb_profile_key(&owner), *other_key = clb_profile_key(&another);
     learn_both(&profile, &machine, 1024, 2e-3, 5e-3);
+    const struct clb_cost_call thin = make_call(CLB_ROUTINE_zunmqr, 4000, 4000, 250);
+    clb_cost_measure(&profile, CLB_SIDE_NEXT, &machine, &thin, 1e-3);
     expect(clb_cost_of_start(&machine, CLB_D) == 0.5, "a GPU's start");
     clb_cost_measure_start(&profile, 0.25);
     clb_cost_measure_start(&profile, 0.125);
@@ -421,11 +459,11 @@ static void text(void *unused)
     expect(back.start.count == 3 && clb_cost_of_start(&machine, CLB_D) == 0.25,
            "of the shortest start");
     for (int side = 0; side < CLB_SIDES; side++) {
-        const struct clb_time *a = profile.side[side].of[CLB_KIND_gemm][CLB_D];
-        const struct clb_time *b = back.side[side].of[CLB_KIND_gemm][CLB_D];
-        for (int c = 0; c < CLB_COST_CLASSES; c++)
-            expect(fabsf(a[c].seconds - b[c].seconds) < 1e-8F && a[c].count == b[c].count,
-                   "class %d is another", c);
+        const struct clb_time *a = &profile.side[side].of[0][0][0][0];
+        const struct clb_time *b = &back.side[side].of[0][0][0][0];
+        for (size_t i = 0; i < sizeof profile.side[0] / sizeof *a; i++)
+            expect(fabsf(a[i].seconds - b[i].seconds) < 1e-8F && a[i].count == b[i].count,
+                   "time %zu is another", i);
     }
     expect(strcmp(key, other_key) != 0, "another's is read");
     text.data[text.length / 2] = '\n';
@@ -449,6 +487,7 @@ int main(void)
     learn_both(&profile, &machine, 2048, 5e-3, 30e-3);
     tap_child("predictions grow with the order where some are measured", 20, order, &profile);
     tap_child("what has been measured", 20, measured, NULL);
+    tap_child("thin shapes", 20, thin, NULL);
     tap_child("what a CPU device copies", 20, copies, NULL);
     tap_child("numbers of threads", 20, threads, NULL);
     tap_child("what a start saves", 20, starts, NULL);

@@ -210,7 +210,7 @@ static void asked_again(void *unused)
 static double corrected(const struct clb_history_key *key, double work)
 {
     struct clb_prediction alone = {.device = 1, .next = 3};
-    clb_history_correct(key, work, &alone);
+    clb_history_correct(key, work, false, &alone);
     return alone.device;
 }
 

@@ -468,7 +468,7 @@ static void smallest_crossover(void *unused)
     set_up("auto");
     (void)device();
     for (int i = 0; i < 3; i++)
-        expect(!takes_product(150, &fast) && !takes_product(130, &fast), "taken");
+        expect(!takes_product(150, &fast) && !takes_product(70, &fast), "taken");
     expect(reported("dgemm_", "cost") == 3 && reported("dgemm_", "small") == 3,
            "declined otherwise");
 }

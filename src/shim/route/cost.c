@@ -19,31 +19,30 @@ struct shares {
 };
 
 static const struct family {
-    clb_stem row;    /* of the work formula */
-    double matrices; /* that a square call moves between the host and a device with own memory */
+    clb_stem row;        /* of the work formula */
     struct shares of[2]; /* a device with own memory, one that shares the host's */
 } families[CLB_KINDS] = {
-#define FAMILY(kind, matrices, ...) [CLB_KIND_##kind] = {CLB_STEM_##kind, matrices, {__VA_ARGS__}}
-    FAMILY(gemm, 3, {230, 0, 1.5, 1}, {40, 0, 0, 1}),
-    FAMILY(syrk, 1.5, {300, 0, 1.7, 1}, {35, 0, 0.4, 1}),
-    FAMILY(gemmtr, 2.5, {300, 0, 1.7, 1}, {35, 0, 0.4, 1}),
-    FAMILY(syr2k, 2.5, {350, 0, 1.9, 1}, {30, 0, 0.6, 1}),
-    FAMILY(symm, 3, {300, 0, 1.5, 1}, {50, 0, 0.3, 1}),
-    FAMILY(trmm, 3, {500, 0, 1.2, 1}, {40, 0, 0.4, 1}),
-    FAMILY(trsm, 3, {70, 1.6, 1, 0}, {60, 0.2, 0.4, 1}),
-    FAMILY(getrf, 2, {350, 3.4, 1, 0}, {30, 0, 3.1, 0.9}),
-    FAMILY(getrs, 3, {150, 2.6, 1, 2.4}, {50, 0.3, 0.4, 1.1}),
-    FAMILY(getri, 2, {0, 2, 6.8, 0}, {0, 1.1, 2.1, 1.2}),
-    FAMILY(potrf, 2, {120, 2, 0.4, 0}, {0, 0.1, 2.7, 0.5}),
-    FAMILY(potrs, 3, {150, 2.6, 1, 1.9}, {0, 1.1, 0, 1}),
-    FAMILY(trtri, 2, {100, 3.3, 0, 4.9}, {0, 0.8, 0.6, 1}),
-    FAMILY(lauum, 2, {180, 2, 0, 8.9}, {40, 0.3, 0, 1}),
-    FAMILY(potri, 2, {50, 2.9, 0, 9.7}, {0, 0.7, 1.2, 0.9}),
-    FAMILY(geqrf, 2, {300, 10, 1, 0}, {0, 3.6, 10, 0.6}),
-    FAMILY(ormqr, 3, {250, 6, 1.5, 1}, {0, 1.7, 1.7, 1.1}),
-    FAMILY(orgqr, 2, {250, 4.6, 1, 24}, {0, 1.5, 2.7, 1.1}),
-    FAMILY(gesv, 4, {1000, 1.9, 3.5, 0}, {0, 1.9, 0, 1.1}),
-    FAMILY(posv, 4, {0, 4.2, 0.6, 2.8}, {0, 1.3, 1.6, 0.9}),
+#define FAMILY(kind, ...) [CLB_KIND_##kind] = {CLB_STEM_##kind, {__VA_ARGS__}}
+    FAMILY(gemm, {230, 0, 1.5, 1}, {40, 0, 0, 1}),
+    FAMILY(syrk, {300, 0, 1.7, 1}, {35, 0, 0.4, 1}),
+    FAMILY(gemmtr, {300, 0, 1.7, 1}, {35, 0, 0.4, 1}),
+    FAMILY(syr2k, {350, 0, 1.9, 1}, {30, 0, 0.6, 1}),
+    FAMILY(symm, {300, 0, 1.5, 1}, {50, 0, 0.3, 1}),
+    FAMILY(trmm, {500, 0, 1.2, 1}, {40, 0, 0.4, 1}),
+    FAMILY(trsm, {70, 1.6, 1, 0}, {60, 0.2, 0.4, 1}),
+    FAMILY(getrf, {350, 3.4, 1, 0}, {30, 0, 3.1, 0.9}),
+    FAMILY(getrs, {150, 2.6, 1, 2.4}, {50, 0.3, 0.4, 1.1}),
+    FAMILY(getri, {0, 2, 6.8, 0}, {0, 1.1, 2.1, 1.2}),
+    FAMILY(potrf, {120, 2, 0.4, 0}, {0, 0.1, 2.7, 0.5}),
+    FAMILY(potrs, {150, 2.6, 1, 1.9}, {0, 1.1, 0, 1}),
+    FAMILY(trtri, {100, 3.3, 0, 4.9}, {0, 0.8, 0.6, 1}),
+    FAMILY(lauum, {180, 2, 0, 8.9}, {40, 0.3, 0, 1}),
+    FAMILY(potri, {50, 2.9, 0, 9.7}, {0, 0.7, 1.2, 0.9}),
+    FAMILY(geqrf, {300, 10, 1, 0}, {0, 3.6, 10, 0.6}),
+    FAMILY(ormqr, {250, 6, 1.5, 1}, {0, 1.7, 1.7, 1.1}),
+    FAMILY(orgqr, {250, 4.6, 1, 24}, {0, 1.5, 2.7, 1.1}),
+    FAMILY(gesv, {1000, 1.9, 3.5, 0}, {0, 1.9, 0, 1.1}),
+    FAMILY(posv, {0, 4.2, 0.6, 2.8}, {0, 1.3, 1.6, 0.9}),
 #undef FAMILY
 };
 
@@ -99,6 +98,62 @@ struct clb_cost_call clb_cost_describe(const struct clb_call *call)
         cost.written += bytes * shape.written;
     }
     return cost;
+}
+
+/* A size is thin that is so small a part of the largest one; in the reference call of a shape it is
+ * THIN_IS, and calls with thinner ones than LEAST say nothing of that. */
+#define THIN    (1.0 / 4)
+#define THIN_IS (1.0 / 16)
+#define LEAST   (1.0 / 64)
+
+static double largest_of(const struct clb_cost_call *call)
+{
+    return fmax(fmax(call->m, call->n), call->k);
+}
+
+int clb_cost_shape_of(const struct clb_cost_call *call)
+{
+    const double thin = THIN * largest_of(call);
+    return ((call->m < thin) | (call->n < thin) << 1 | (call->k < thin) << 2) +
+           (call->adjoint ? CLB_COST_ASPECTS : 0);
+}
+
+bool clb_cost_reference(clb_kind family, clb_precision precision, int shape, double work,
+                        struct clb_call *call)
+{
+    static const double zero[2];
+    double size[3];
+    *call = clb_call_of(clb_routine_of(family, precision, shape >= CLB_COST_ASPECTS));
+    for (int i = 0; i < 3; i++)
+        size[i] = (shape % CLB_COST_ASPECTS >> i & 1) != 0 ? THIN_IS : 1;
+    const double order = cbrt(work / clb_work_of(families[family].row, size[0], size[1], size[2]));
+    for (int i = 0; i < 3; i++) {
+        const char letter = clb_routines[call->routine].sizes[i];
+        const size_t value = (size_t)round(order * size[i]);
+        if (letter == 'm' || letter == 'o')
+            call->m = value;
+        else if (letter == 'n' || letter == 'e')
+            call->n = value;
+        else if (letter == 'k')
+            call->k = value;
+        else if (letter == 'r')
+            call->nrhs = value;
+    }
+    clb_call_set_routine(call, call->routine);
+    call->beta = zero;
+    const struct clb_cost_call cost = clb_cost_describe(call);
+    const bool reflects = family == CLB_KIND_ormqr || family == CLB_KIND_orgqr;
+    return clb_cost_shape_of(&cost) == shape &&
+           (!reflects || (cost.k <= cost.m &&
+                          (family == CLB_KIND_ormqr || (cost.k <= cost.n && cost.n <= cost.m))));
+}
+
+static struct clb_cost_call reference_of(clb_kind family, clb_precision precision, int shape,
+                                         double work)
+{
+    struct clb_call call;
+    clb_cost_reference(family, precision, shape, work, &call);
+    return clb_cost_describe(&call);
 }
 
 static double flops_of(const struct clb_cost_call *call)
@@ -225,7 +280,7 @@ static double ratio_of_depth(const struct clb_cost_machine *machine,
 
 void clb_cost_smooth(struct clb_profile *profile)
 {
-    struct clb_time *time = &profile->side[0].of[0][0][0];
+    struct clb_time *time = &profile->side[0].of[0][0][0][0];
     const size_t rows = sizeof profile->side / (CLB_COST_CLASSES * sizeof *time);
     for (size_t row = 0; row < rows; row++, time += CLB_COST_CLASSES) {
         float longest = INFINITY;
@@ -249,15 +304,14 @@ int clb_cost_class_of(double work)
 
 /* ---- shapes ---- */
 
-/* A call says little of square ones when its least size is so small a part of their order. */
-#define LEAST_SIDE 0.25
-
 #define READ_BY_ALL  60e9 /* bytes in a second, by the next library's threads */
 #define READ_BY_ONE  22e9
 #define READ_BY_FEW  11e9
 #define CACHE        32e6  /* bytes */
 #define HOST_COPIES  10e9  /* the same, by a device that has the host's memory; */
-#define HOST_RESULTS 20e9  /* of products only the result, which is copied */
+#define HOST_RESULTS 20e9  /* of products only the result, which is copied, */
+#define HOST_PACKED  15e9  /* and operands that are packed from beyond the cache; */
+#define NEXT_PACKED  4e9   /* by a thread of the next library */
 #define TILE         128.0 /* of a product's kernel */
 #define TILE_CPU     16.0
 /* Seconds of an element of panels of LU beyond those of the square matrix: on the device, and by
@@ -313,8 +367,7 @@ static double fill_of(const struct clb_cost_call *call, double tile)
 /* Bytes beyond those of the square call of the same work. */
 static double more_bytes(const struct clb_cost_call *call)
 {
-    return fmax(0, call->bytes - families[call->family].matrices * call->order * call->order *
-                                     (double)clb_precision_size(call->precision));
+    return fmax(0, call->bytes - reference_of(call->family, call->precision, 0, call->work).bytes);
 }
 
 /* Beyond a square call: a device that has the host's memory copies a product's result, and both
@@ -324,7 +377,8 @@ static double copy_seconds(const struct clb_cost_call *call)
     const double entries =
         (call->m * call->n - call->order * call->order) * (is_update(call->family) ? 0.5 : 1);
     return is_product(call->family)
-               ? fmax(0, entries) * (double)clb_precision_size(call->precision) / HOST_RESULTS
+               ? fmax(0, entries) * (double)clb_precision_size(call->precision) / HOST_RESULTS +
+                     fmax(0, more_bytes(call) - CACHE) / HOST_PACKED
                : 0;
 }
 
@@ -367,6 +421,19 @@ static double device_seconds(const struct clb_cost_machine *machine,
            (clb_kind_is_product(call->family) ? fmax(moves, flops) : moves + flops);
 }
 
+/* Reference LAPACK applies few reflectors one by one: each time C is read twice and written. */
+#define FEW_ORGQR 128
+#define FEW_ORMQR 32
+#define C_CACHED  75e9 /* bytes in a second by one thread, of a C that is in the cache, or not; */
+#define C_FAR     23e9
+static double one_by_one(const struct clb_cost_call *call)
+{
+    const bool few = call->family == CLB_KIND_orgqr   ? call->k <= FEW_ORGQR
+                     : call->family == CLB_KIND_ormqr ? call->k <= FEW_ORMQR
+                                                      : false;
+    return few ? 3 * call->k * call->written / (call->written < CACHE / 2 ? C_CACHED : C_FAR) : 0;
+}
+
 /* What the next library takes beyond the square call: its threads read and write that. Triangles
  * with few right-hand sides are read by few of them, a single one's at least in long rows. Beside a
  * device that has the host's memory both sides do. */
@@ -374,6 +441,8 @@ static double next_shape_seconds(const struct clb_cost_machine *machine,
                                  const struct clb_cost_call *call)
 {
     const double more = more_bytes(call);
+    if (machine->device->unified && (is_product(call->family) || one_by_one(call) > 0))
+        return is_product(call->family) ? fmax(0, more - CACHE) / NEXT_PACKED : one_by_one(call);
     if (call->family == CLB_KIND_geqrf || call->family == CLB_KIND_orgqr ||
         call->family == CLB_KIND_getrf)
         return flat_elements(call) * (call->adjoint && machine->next.threads > 1 ? NEXT_ROWS : 1) *
@@ -386,7 +455,7 @@ static double next_shape_seconds(const struct clb_cost_machine *machine,
         return more / (threads_of(machine, call) > 1 ? READ_BY_ALL : READ_BY_ONE);
     switch (call->family) {
     case CLB_KIND_ormqr:
-        return call->k < LEAST_SIDE * call->order
+        return call->k < THIN * call->order
                    ? ceil(call->k / NEXT_BLOCK) * call->written / READ_IN_BLOCKS
                    : 0;
     case CLB_KIND_trmm:
@@ -412,45 +481,36 @@ static double side_seconds(const struct clb_cost_machine *machine, clb_side side
                      next_shape_seconds(machine, call);
 }
 
-/* The square call of a class. */
-static struct clb_cost_call square_of(clb_kind family, clb_precision precision, int class)
+/* How many times as long as predicted the reference call of a class takes. */
+static double ratio_at(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
+                       int shape, clb_precision precision, int class)
 {
-    const double work = clb_cost_class_work(class), order = clb_cost_order(family, work);
-    const double matrix = order * order * (double)clb_precision_size(precision);
-    return (struct clb_cost_call){.family = family,
-                                  .precision = precision,
-                                  .work = work,
-                                  .order = order,
-                                  .m = order,
-                                  .n = order,
-                                  .k = order,
-                                  .bytes = matrix * families[family].matrices,
-                                  .written = matrix * (is_update(family) ? 0.5 : 1)};
+    const struct clb_cost_call call =
+        reference_of(family, precision, shape, clb_cost_class_work(class));
+    return (double)machine->profile->side[side].of[family][shape][precision][class].seconds /
+           side_seconds(machine, side, &call);
 }
 
 /* How many times as long as predicted calls of a work take: between the nearest classes that were
  * measured, beyond them as the nearest; `near` where that is near. NAN: none was. */
 static double ratio_of(const struct clb_cost_machine *machine, clb_side side, clb_kind family,
-                       clb_precision precision, double work, bool *near)
+                       int shape, clb_precision precision, double work, bool *near)
 {
     const double at = HALF_OCTAVES * log2(cbrt(work) / LOWEST_ORDER);
-    double ratio[2] = {NAN, NAN}, place[2] = {0, 0};
-    for (int class = 0; machine->profile != NULL && class < CLB_COST_CLASSES && isnan(ratio[1]);
-         class ++) {
-        const struct clb_time *time = &machine->profile->side[side].of[family][precision][class];
-        const struct clb_cost_call square = square_of(family, precision, class);
-        const int i = class > at;
-        if (time->count == 0)
-            continue;
-        ratio[i] = (double)time->seconds / side_seconds(machine, side, &square);
-        place[i] = class;
-    }
-    *near = !isnan(ratio[0]) && !isnan(ratio[1]);
-    if (*near)
-        return ratio[0] * pow(ratio[1] / ratio[0], (at - place[0]) / (place[1] - place[0]));
-    const int one = isnan(ratio[0]);
-    *near = fabs(at - place[one]) <= (one == 0 ? NEAR_ABOVE : NEAR_CLASSES) && !isnan(ratio[one]);
-    return ratio[one];
+    int below = -1, above = -1;
+    *near = false;
+    for (int class = 0; machine->profile != NULL && class < CLB_COST_CLASSES && above < 0; class ++)
+        if (machine->profile->side[side].of[family][shape][precision][class].count > 0)
+            *(class > at ? &above : &below) = class;
+    if (below < 0 && above < 0)
+        return NAN;
+    const int nearest = below < 0 ? above : below;
+    const double ratio = ratio_at(machine, side, family, shape, precision, nearest);
+    *near = below >= 0 ? above >= 0 || at - below <= NEAR_ABOVE : above - at <= NEAR_CLASSES;
+    if (below < 0 || above < 0)
+        return ratio;
+    return ratio * pow(ratio_at(machine, side, family, shape, precision, above) / ratio,
+                       (at - below) / (above - below));
 }
 
 /* ---- predictions ---- */
@@ -458,16 +518,20 @@ static double ratio_of(const struct clb_cost_machine *machine, clb_side side, cl
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
                                        const struct clb_cost_call *call)
 {
+    const int shape = clb_cost_shape_of(call);
     double seconds[CLB_SIDES];
     bool measured = true;
     for (int i = 0; i < CLB_SIDES; i++) {
         const clb_side side = (clb_side)i;
-        bool near;
-        double ratio = ratio_of(machine, side, call->family, call->precision, call->work, &near);
+        bool near, other;
+        double ratio =
+            ratio_of(machine, side, call->family, shape, call->precision, call->work, &near);
         measured = measured && near;
-        if (isnan(ratio) && side == CLB_SIDE_NEXT) /* as products are */
-            ratio = ratio_of(machine, side, CLB_KIND_gemm, call->precision,
-                             call->order * call->order * call->order, &near);
+        if (isnan(ratio)) /* as square ones are, of QR, */
+            ratio = ratio_of(machine, side, call->family, 0, call->precision, call->work, &other);
+        if (isnan(ratio) && side == CLB_SIDE_NEXT) /* or products */
+            ratio = ratio_of(machine, side, CLB_KIND_gemm, 0, call->precision,
+                             call->order * call->order * call->order, &other);
         seconds[i] = side_seconds(machine, side, call) * (isnan(ratio) ? 1 : ratio);
     }
     return (struct clb_prediction){seconds[CLB_SIDE_DEVICE], seconds[CLB_SIDE_NEXT], measured};
@@ -512,18 +576,20 @@ void clb_cost_measure_start(struct clb_profile *profile, double seconds)
     start->count += start->count < UINT16_MAX;
 }
 
-bool clb_cost_measure(struct clb_profile *profile, clb_side side,
-                      const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                      double seconds)
+struct clb_time *clb_cost_measure(struct clb_profile *profile, clb_side side,
+                                  const struct clb_cost_machine *machine,
+                                  const struct clb_cost_call *call, double seconds)
 {
-    const int class = clb_cost_class_of(call->work);
-    if (class < 0 || !(seconds > 0))
-        return false;
-    const struct clb_cost_call square = square_of(call->family, call->precision, class);
-    if (fmin(fmin(call->m, call->n), call->k) < LEAST_SIDE * call->order)
-        return false;
-    seconds *= side_seconds(machine, side, &square) / side_seconds(machine, side, call);
-    if (isfinite(seconds))
-        clb_time_add(&profile->side[side].of[call->family][call->precision][class], seconds);
-    return isfinite(seconds);
+    const int class = clb_cost_class_of(call->work), shape = clb_cost_shape_of(call);
+    if (class < 0 || !(seconds > 0) ||
+        fmin(fmin(call->m, call->n), call->k) < LEAST * largest_of(call))
+        return NULL;
+    const struct clb_cost_call reference =
+        reference_of(call->family, call->precision, shape, clb_cost_class_work(class));
+    seconds *= side_seconds(machine, side, &reference) / side_seconds(machine, side, call);
+    if (!isfinite(seconds))
+        return NULL;
+    struct clb_time *time = &profile->side[side].of[call->family][shape][call->precision][class];
+    clb_time_add(time, seconds);
+    return time;
 }

@@ -32,12 +32,20 @@ double clb_cost_order(clb_kind family, double work);
 
 /* ---- what has been measured ---- */
 
-/* Seconds of square calls of the class's own work, by the size of their work: two classes for each
- * doubling of the cube root. */
-enum { CLB_COST_CLASSES = 24 };
+/* Seconds of reference calls, by their shape and by the size of their work: two classes for each
+ * doubling of the cube root. Bits of a shape: m, n, k of the formula are thin, much smaller than
+ * the largest; LQ's are behind those of QR. Sizes of a reference call are all the same, the thin
+ * ones a sixteenth of that. */
+enum { CLB_COST_CLASSES = 24, CLB_COST_ASPECTS = 7, CLB_COST_SHAPES = 2 * CLB_COST_ASPECTS };
 struct clb_times {
-    struct clb_time of[CLB_KINDS][CLB_PRECISIONS][CLB_COST_CLASSES];
+    struct clb_time of[CLB_KINDS][CLB_COST_SHAPES][CLB_PRECISIONS][CLB_COST_CLASSES];
 };
+
+int clb_cost_shape_of(const struct clb_cost_call *call);
+
+/* The reference call with about so much work. False: the family has no such shape. */
+bool clb_cost_reference(clb_kind family, clb_precision precision, int shape, double work,
+                        struct clb_call *call);
 
 /* Of one device beside one next library with one number of threads. */
 struct clb_profile {
@@ -79,9 +87,9 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
 /* The shortest start of the device counts. */
 void clb_cost_measure_start(struct clb_profile *profile, double seconds);
 
-/* Add a call's duration to those of its class. False: it says nothing of square calls. */
-bool clb_cost_measure(struct clb_profile *profile, clb_side side,
-                      const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                      double seconds);
+/* Add a call's duration to those of its shape and class. NULL: it says nothing of such calls. */
+struct clb_time *clb_cost_measure(struct clb_profile *profile, clb_side side,
+                                  const struct clb_cost_machine *machine,
+                                  const struct clb_cost_call *call, double seconds);
 
 #endif

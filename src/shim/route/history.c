@@ -53,7 +53,7 @@ enum {
 #define SHARE      0.01 /* of the time of all calls that may be lost so */
 #define FAR        2.0  /* times as long as on the other side: the row ends */
 
-static double spent, seconds_of_all; /* by rows, as expected, and by all calls; under the lock */
+static double spent, seconds_of_all; /* what rows lost or may lose; by all calls; under the lock */
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 
 static bool has_key(struct clb_history_entry *entry, const struct clb_history_key *key)
@@ -89,13 +89,13 @@ static double seconds_of(const struct clb_history_entry *entry, clb_side side)
     return time->count >= needed ? (double)time->seconds : NAN;
 }
 
-void clb_history_correct(const struct clb_history_key *key, double work,
+void clb_history_correct(const struct clb_history_key *key, double work, bool thin,
                          struct clb_prediction *alone)
 {
     int exponent = 0;
     (void)frexp(work, &exponent);
     struct clb_history_entry *entry = take(key);
-    entry->class = exponent > 0 ? (unsigned)exponent * 2 / 3 : 0;
+    entry->class = (exponent > 0 ? (unsigned)exponent * 2 / 3 : 0) * 2 + thin;
     struct clb_history_class *class = clb_history_class_of(key, entry->class);
     entry->valid = atomic_load_explicit(&class->version, memory_order_relaxed);
     entry->model = clb_prediction_is_known(alone) ? alone->device : 0;
@@ -141,15 +141,17 @@ static unsigned row_of(double there, bool is_long)
 static bool tries_now(struct clb_history_entry *entry, clb_side better, double here, double there)
 {
     const unsigned row = row_of(there, entry->is_long);
-    const double loss = row * fmax(there - here, LEAST_LOSS * here);
+    const double loss = fmax(there - here, LEAST_LOSS * here);
     if (entry->left > 0) {
         entry->left--;
         return entry->tried != better;
     }
     if (entry->calls < entry->next || there > CLB_HISTORY_CLOSE * here ||
-        spent + loss > SHARE * seconds_of_all)
+        spent + row * loss > SHARE * seconds_of_all)
         return false;
-    spent += loss;
+    spent += row * loss;
+    entry->here = here;
+    entry->loss = loss;
     entry->left = row - 1;
     entry->tried = other_than(better);
     entry->next = entry->calls + FIRST;
@@ -179,22 +181,29 @@ bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool d
     return tries;
 }
 
-void clb_history_learn(const struct clb_history_key *key, clb_side side, double seconds)
+bool clb_history_learn(const struct clb_history_key *key, clb_side side, double seconds)
 {
     struct clb_history_entry *entry = take(key);
     const bool in_row = entry->left > 0 && side == entry->tried;
     if (side != entry->last)
         entry->passed = entry->consecutive = 0;
     entry->last = side;
-    if ((++entry->consecutive > 1 && entry->passed >= SETTLING) || is_settled(seconds))
+    const bool counts =
+        (++entry->consecutive > 1 && entry->passed >= SETTLING) || is_settled(seconds);
+    if (counts)
         clb_time_add(&entry->side[side], seconds);
     entry->passed += seconds;
-    if (in_row)
+    if (in_row) {
         entry->next = LATER * entry->calls;
+        spent += fmax(0, seconds - entry->here) - entry->loss;
+    }
     if (in_row && (entry->consecutive > 1 || is_settled(seconds)) &&
-        isgreater(seconds, FAR * seconds_of(entry, other_than(side))))
+        isgreater(seconds, FAR * seconds_of(entry, other_than(side)))) {
+        spent -= entry->left * entry->loss;
         entry->left = 0;
+    }
     clb_unlock(&lock);
+    return counts;
 }
 
 /* The first calls of a work have results checked and memory made. The next one sets the factor;

@@ -63,9 +63,9 @@ struct clb_decision {
     unsigned reason; /* a clb_reason, why it is declined */
 };
 
-/* The prediction of the device's seconds for that work becomes what later calls have shown. The
- * entry is taken from the call that had its place. */
-void clb_history_correct(const struct clb_history_key *key, double work,
+/* The prediction of the device's seconds for that work, of calls with a `thin` size or others,
+ * becomes what later calls have shown. The entry is taken from the call that had its place. */
+void clb_history_correct(const struct clb_history_key *key, double work, bool thin,
                          struct clb_prediction *alone);
 
 /* Remember a decision that follows from the last prediction; NULL: forget it. */
@@ -88,8 +88,9 @@ bool clb_history_recall(const struct clb_history_key *key, bool timed,
 bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool disturbed,
                        struct clb_prediction *alone);
 
-/* Such a call has taken so many seconds, undisturbed by other threads' calls. */
-void clb_history_learn(const struct clb_history_key *key, clb_side side, double seconds);
+/* Such a call has taken so many seconds, undisturbed by other threads' calls. False: that does not
+ * count, since threads and caches were still at other calls. */
+bool clb_history_learn(const struct clb_history_key *key, clb_side side, double seconds);
 
 /* Such a call has taken so many seconds on the device, `crowding` times as long as alone: what is
  * predicted for its work comes nearer to that. */
@@ -140,9 +141,10 @@ struct clb_history_entry {
     /* Under the lock. */
     struct clb_time side[CLB_SIDES];
     double model;          /* seconds on the device, not corrected; 0: not predicted */
-    unsigned class, valid; /* of its work, and that class's version when it was predicted */
+    unsigned class, valid; /* of its work and shape, and that class's version when predicted */
     unsigned calls, next;  /* so far; the next one that may go to the other side */
     unsigned left;         /* of a row */
+    double here, loss;     /* seconds on the better side when it began; of a call of it, expected */
     clb_side tried;        /* by it */
     clb_side last;         /* that has computed a call, */
     unsigned consecutive;  /* so many that were timed, */

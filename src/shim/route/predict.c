@@ -17,7 +17,7 @@ static struct clb_prediction predict(struct clb_run *run, const struct clb_devic
     struct clb_prediction alone = clb_profile_predict(&owner, &cost);
     run->key = clb_decide_key(run->entry, &run->next);
     if (clb_decide_has_history(run))
-        clb_history_correct(&run->key, run->work, &alone);
+        clb_history_correct(&run->key, run->work, clb_cost_shape_of(&cost) != 0, &alone);
     return alone;
 }
 
@@ -55,7 +55,6 @@ bool clb_predict_declines(struct clb_run *run)
     const struct clb_device *device = &run->runtime->device;
     bool by_times;
     if (clb_run_is_auto(run) || clb_calls_are_observed() || clb_decide_learns()) {
-        clb_threshold_settle(&run->next);
         struct clb_prediction alone = predict(run, device);
         clb_predict_try_other(run, &alone);
         clb_decide_set_prediction(run, &alone);
@@ -157,7 +156,6 @@ bool clb_predict_declines_start(struct clb_run *run)
     if (!clb_run_is_auto(run) || clb_runtime_peek() != NULL)
         return false;
     run->begin = clb_now();
-    clb_threshold_settle(&run->next);
     if (expected != NULL) {
         run->reason = decide_by_expected(run, expected);
     } else {
@@ -236,11 +234,11 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
         const struct clb_prediction took = {.device = entry->on_device, .next = seconds};
         add_saved(fmax(0, clb_cost_saved(&owner, &cost, &took)), cost.work);
     }
-    if (entry->learnt)
-        clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
     const struct clb_history_key key = clb_decide_key(entry, &next);
-    if (entry->compared || entry->learnt)
-        clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
+    const bool counts =
+        (entry->compared || entry->learnt) && clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
+    if (entry->learnt && (counts || clb_decide_learns()))
+        clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
     if (entry->learnt && fabs(seconds - entry->expected) > SURPRISE * entry->expected)
         clb_history_decide(&key, NULL);
     clb_thread_state_restore(&thread_state);

@@ -1,5 +1,6 @@
-/* The record's text has a line for each time (side, family, precision, class, nanoseconds, number
- * of calls) and one for the device's start. The cache folder is locked while one is replaced. */
+/* The record's text has a line for each time (side, family, precision with l for LQ and the
+ * sizes that are thin, class, nanoseconds, number of calls) and one for the device's start. The
+ * cache folder is locked while one is replaced. */
 #include "engine/ocl/helper.h"
 #include "profile.h"
 #include "engine/ocl/store.h"
@@ -22,6 +23,8 @@ static const char *const family_names[CLB_KINDS] = {
 #undef CLB_KIND
 };
 static const char letters[] = "sdcz";
+static const char *const shape_names[CLB_COST_SHAPES] = {
+    "", "m", "n", "mn", "k", "mk", "nk", "l", "lm", "ln", "lmn", "lk", "lmk", "lnk"};
 
 /* The name of the CPU, for those that share a home folder. */
 static void read_cpu(char *name, size_t size)
@@ -58,12 +61,14 @@ void clb_profile_format(struct clb_text *text, const struct clb_profile *profile
 {
     for (int s = 0; s < CLB_SIDES; s++) {
         for (int f = 0; f < CLB_KINDS; f++) {
-            for (int i = 0; i < CLB_PRECISIONS * CLB_COST_CLASSES; i++) {
-                const int p = i / CLB_COST_CLASSES, class = i % CLB_COST_CLASSES;
-                const struct clb_time *time = &profile->side[s].of[f][p][class];
+            for (int i = 0; i < CLB_COST_SHAPES * CLB_PRECISIONS * CLB_COST_CLASSES; i++) {
+                const int row = i / CLB_COST_CLASSES, class = i % CLB_COST_CLASSES;
+                const int shape = row / CLB_PRECISIONS, p = row % CLB_PRECISIONS;
+                const struct clb_time *time = &profile->side[s].of[f][shape][p][class];
                 if (time->count > 0)
-                    clb_text_addf(text, "%s %s %c %d %.0f %u\n", side_names[s], family_names[f],
-                                  letters[p], class, 1e9 * (double)time->seconds, time->count);
+                    clb_text_addf(text, "%s %s %c%s %d %.0f %u\n", side_names[s], family_names[f],
+                                  letters[p], shape_names[shape], class,
+                                  1e9 * (double)time->seconds, time->count);
             }
         }
     }
@@ -74,23 +79,25 @@ void clb_profile_format(struct clb_text *text, const struct clb_profile *profile
 
 static bool parse_line(const char *line, struct clb_profile *profile)
 {
-    char side[8], family[8], letter;
-    int class, s = 0, f = 0;
+    char side[8], family[8], kind[5];
+    int class, s = 0, f = 0, shape = 0;
     unsigned long long nanos = 0;
     struct clb_time time = {0}, *at = &profile->start;
     if (sscanf(line, "start %llu %u\n", &nanos, &time.count) != 2) {
-        if (sscanf(line, "%7s %7s %c %d %llu %u", side, family, &letter, &class, &nanos,
+        if (sscanf(line, "%7s %7s %4s %d %llu %u", side, family, kind, &class, &nanos,
                    &time.count) != 6)
             return false;
         while (s < CLB_SIDES && strcmp(side, side_names[s]) != 0)
             s++;
         while (f < CLB_KINDS && strcmp(family, family_names[f]) != 0)
             f++;
-        const char *found = strchr(letters, letter);
-        if (s == CLB_SIDES || f == CLB_KINDS || found == NULL || class < 0 ||
-            class >= CLB_COST_CLASSES)
+        while (shape < CLB_COST_SHAPES && strcmp(kind + 1, shape_names[shape]) != 0)
+            shape++;
+        const char *found = strchr(letters, kind[0]);
+        if (s == CLB_SIDES || f == CLB_KINDS || shape == CLB_COST_SHAPES || found == NULL ||
+            class < 0 || class >= CLB_COST_CLASSES)
             return false;
-        at = &profile->side[s].of[f][found - letters][class];
+        at = &profile->side[s].of[f][shape][found - letters][class];
     }
     time.seconds = 1e-9F * (float)nanos;
     *at = time;
@@ -108,12 +115,13 @@ bool clb_profile_parse(const char *text, struct clb_profile *profile)
     return good;
 }
 
-/* Empty when there is none. */
+/* Into an empty profile, which is large and stays untouched when there is none. */
 static void read_profile(const char *key, struct clb_profile *profile)
 {
     struct clb_record record;
     clb_record_load((struct clb_key){CLB_RECORD_PROFILE, key, NULL}, &record);
-    clb_profile_parse(record.text != NULL ? record.text : "", profile);
+    if (record.text != NULL && clb_profile_parse(record.text, profile))
+        clb_cost_smooth(profile);
     clb_record_free(&record);
 }
 
@@ -148,8 +156,7 @@ static struct known *open_profile(const struct clb_cost_machine *owner)
     if (new->key != NULL)
         read_profile(new->key, &new->now);
     if (clb_config_get()->reproducible && is_sample(&new->now))
-        new->now = (struct clb_profile){0};
-    clb_cost_smooth(&new->now);
+        memset(&new->now, 0, sizeof new->now);
     new->opened = clb_now();
     return new;
 }
@@ -260,6 +267,12 @@ void clb_profile_learn_start(const struct clb_cost_machine *owner, double second
     clb_unlock(&lock);
 }
 
+/* A profile is an array of times. */
+static struct clb_time *first_of(struct clb_profile *profile)
+{
+    return &profile->side[0].of[0][0][0][0];
+}
+
 /* What this process has measured of a class counts at once. */
 void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds)
@@ -267,19 +280,19 @@ void clb_profile_learn(const struct clb_cost_machine *owner, clb_side side,
     struct clb_cost_machine machine;
     struct known *of = take(owner, &machine);
     add_rate(&machine, call->precision);
-    if (of != NULL && clb_cost_measure(&of->own, side, &machine, call, seconds)) {
-        const int class = clb_cost_class_of(call->work);
+    const struct clb_time *time =
+        of != NULL ? clb_cost_measure(&of->own, side, &machine, call, seconds) : NULL;
+    if (time != NULL) {
         of->learnt = true;
-        of->now.side[side].of[call->family][call->precision][class] =
-            of->own.side[side].of[call->family][call->precision][class];
+        first_of(&of->now)[time - first_of(&of->own)] = *time;
     }
     clb_unlock(&lock);
 }
 
-static void merge(struct clb_profile *into, const struct clb_profile *own)
+static void merge(struct clb_profile *into, struct clb_profile *own)
 {
-    struct clb_time *to = &into->side[0].of[0][0][0];
-    const struct clb_time *from = &own->side[0].of[0][0][0];
+    struct clb_time *to = first_of(into);
+    const struct clb_time *from = first_of(own);
     for (size_t i = 0; i < sizeof *own / sizeof *from; i++) {
         if (from[i].count > 0)
             to[i] = from[i];
@@ -292,40 +305,41 @@ static void merge(struct clb_profile *into, const struct clb_profile *own)
 #define SAMPLE_SECONDS 3600
 #define SAMPLE_RUN     10.0
 
-/* Whether it may; nothing is added to what was tuned. */
-static bool samples(const struct known *of, const char *cache)
+static bool may_sample(const struct known *of, const char *cache)
 {
-    static struct clb_profile before;
-    const struct clb_key key = {CLB_RECORD_PROFILE, of->key, NULL};
-    if (clb_now() - of->opened < SAMPLE_RUN || access(cache, W_OK) != 0 ||
-        clb_record_exists(key, SAMPLE_SECONDS))
-        return false;
-    read_profile(of->key, &before);
-    return is_sample(&before);
+    return clb_now() - of->opened >= SAMPLE_RUN && access(cache, W_OK) == 0 &&
+           !clb_record_exists((struct clb_key){CLB_RECORD_PROFILE, of->key, NULL}, SAMPLE_SECONDS);
 }
 
-static void write_one(const struct known *of, bool sample)
+/* A sample is not added to what was tuned. */
+static void write_merged(struct known *of, bool sample, struct clb_profile *merged)
 {
-    static struct clb_profile merged;
     struct clb_text text = {0};
-    const char *cache = clb_cache_directory();
-    if (!of->learnt || of->key == NULL || cache == NULL || (sample && !samples(of, cache)))
+    read_profile(of->key, merged);
+    if (sample && !is_sample(merged))
         return;
-    const int folder = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Until it is closed; a sample is not waited for. */
-    if (folder >= 0 && flock(folder, LOCK_EX | (sample ? LOCK_NB : 0)) != 0 && sample) {
-        close(folder);
-        return;
-    }
-    read_profile(of->key, &merged);
-    merge(&merged, &of->own);
-    clb_profile_format(&text, &merged);
+    merge(merged, &of->own);
+    clb_profile_format(&text, merged);
     while (sample && !text.failed && text.length > SAMPLE_BYTES)
         for (text.data[--text.length] = '\0'; text.data[text.length - 1] != '\n';)
             text.data[--text.length] = '\0';
     if (!text.failed)
         clb_record_note((struct clb_key){CLB_RECORD_PROFILE, of->key, NULL}, CLB_PASSED, text.data);
     clb_text_free(&text);
+}
+
+static void write_one(struct known *of, bool sample)
+{
+    const char *cache = clb_cache_directory();
+    if (!of->learnt || of->key == NULL || cache == NULL || (sample && !may_sample(of, cache)))
+        return;
+    const int folder = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct clb_profile *merged = calloc(1, sizeof *merged);
+    /* Until it is closed; a sample is not waited for. */
+    if (merged != NULL &&
+        (folder < 0 || flock(folder, LOCK_EX | (sample ? LOCK_NB : 0)) == 0 || !sample))
+        write_merged(of, sample, merged);
+    free(merged);
     if (folder >= 0)
         close(folder);
 }

@@ -196,10 +196,10 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds);
 /* ---- threshold.c ---- */
 
 /* The work below which a routine's calls are declined: the user's, +inf in mode `off`, 0 in
- * `always`, or, `auto`, what the tables and profiles say. */
+ * `always`, or, `auto`, the lowest at which any may be the device's. */
 extern struct clb_threshold {
-    _Atomic double work;
-    bool is_auto; /* the user has set none: predictions and the tables decide */
+    double work;
+    bool is_auto; /* the user has set none: predictions decide */
 } clb_thresholds[CLB_ROUTINES];
 extern size_t clb_cpus; /* of the system */
 extern atomic_bool clb_route_is_configured;
@@ -211,12 +211,10 @@ static inline bool clb_run_is_auto(const struct clb_run *run)
 
 static inline bool clb_run_is_small(const struct clb_run *run)
 {
-    return run->work < atomic_load_explicit(&clb_thresholds[run->entry->symbol->routine].work,
-                                            memory_order_relaxed);
+    return run->work < clb_thresholds[run->entry->symbol->routine].work;
 }
 
-/* By a next library that has been seen. And where this process can no longer use a device. */
-void clb_threshold_settle(const struct clb_next_library *next);
+/* Where this process can no longer use a device. */
 void clb_threshold_decline_all(void);
 
 /* ---- lapacke.c ---- */

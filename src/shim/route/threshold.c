@@ -1,9 +1,8 @@
 /* The work below which the names themselves decline a call, by a jump to the next library: their
  * symbol's min_work.
  *
- * It is the user's threshold, or in `auto` the lowest work at which any call may be the device's
- * beside such next libraries as have been seen. Where calls are counted or logged min_work stays
- * -infinity, so that all reach clb_route. */
+ * It is the user's threshold, or in `auto` the lowest work at which any call may be the device's.
+ * Where calls are counted or logged min_work stays -infinity, so that all reach clb_route. */
 #include "host/process.h"
 #include "profile.h"
 #include "route.h"
@@ -42,44 +41,10 @@ static double work_threshold(const char *routine)
     }
 }
 
-/* No smaller call is faster on any device beside an optimised library, or beside a plain one. */
-#define SMALLEST       138.0
-#define SMALLEST_PLAIN 79.0
-
-/* Never lowers a min_work of +infinity: there is no device (clb_threshold_decline_all). */
-static void set_min_work(void)
-{
-    for (int s = 0; s < CLB_SYMBOLS && !clb_calls_are_observed(); s++) {
-        const double wanted = atomic_load(&clb_thresholds[clb_symbols[s].routine].work);
-        double now = atomic_load(&clb_symbols[s].min_work);
-        while (now < INFINITY &&
-               !atomic_compare_exchange_weak(&clb_symbols[s].min_work, &now, wanted))
-            continue;
-    }
-}
-
-static void set_lowest(double edge)
-{
-    for (int r = 0; r < CLB_ROUTINES; r++) {
-        if (clb_thresholds[r].is_auto)
-            atomic_store(&clb_thresholds[r].work, cube(edge));
-    }
-    set_min_work();
-}
-
-/* The lowest of what has been seen counts. */
-void clb_threshold_settle(const struct clb_next_library *next)
-{
-    static _Atomic double lowest = INFINITY;
-    const double edge = next->optimised ? SMALLEST : SMALLEST_PLAIN;
-    double now = atomic_load(&lowest);
-    while (edge < now) {
-        if (atomic_compare_exchange_weak(&lowest, &now, edge)) {
-            set_lowest(edge);
-            return;
-        }
-    }
-}
+/* No smaller call is faster on any device; of complex ones, which have four times the operations.
+ */
+#define SMALLEST         79.0
+#define SMALLEST_COMPLEX 50.0
 
 static void configure(void)
 {
@@ -89,10 +54,12 @@ static void configure(void)
     clb_cpus = (size_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
     for (int r = 0; r < CLB_ROUTINES; r++) {
         const double work = work_threshold(clb_routines[r].name);
-        clb_thresholds[r].is_auto = work < 0;
-        atomic_store(&clb_thresholds[r].work, work);
+        const bool is_complex = clb_precision_parts(clb_routines[r].precision) == 2;
+        const double lowest = cube(is_complex ? SMALLEST_COMPLEX : SMALLEST);
+        clb_thresholds[r] = (struct clb_threshold){work < 0 ? lowest : work, work < 0};
     }
-    set_lowest(SMALLEST_PLAIN);
+    for (int s = 0; s < CLB_SYMBOLS && !clb_calls_are_observed(); s++)
+        atomic_store(&clb_symbols[s].min_work, clb_thresholds[clb_symbols[s].routine].work);
     atomic_store(&clb_route_is_configured, true);
 }
 

@@ -4,8 +4,9 @@
  * the same call, in turns, so that a machine whose speed changes is as slow for both. The other
  * side is stopped, since threads of BLAS libraries and of drivers spin for a while after a call;
  * after a turn they sleep, so a row's first calls don't count. The rows' medians go to the profile.
- * Where the device was much faster at two sizes of a routine with times (cost.def), larger ones are
- * not measured: the table's times are scaled. */
+ * Besides square calls there are thin ones, of fewer sizes (clb_cost_reference). Where the device
+ * was much faster at two sizes of a routine with times (cost.def), larger ones are not measured:
+ * the table's times are scaled. */
 #include "measure.h"
 #include "trial.h"
 #include "shim/route/profile.h"
@@ -20,8 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TURNS           5 /* of each side, for a size; the median counts */
-#define TURNS_LONG      3 /* where a call takes longer than LONG on one side */
+#define TURNS           3 /* of each side, for a size; the median counts */
 #define LONG            0.02
 #define ROW             10e-3 /* seconds of a row, unless that takes more calls than MOST_CALLS */
 #define MOST_CALLS      40
@@ -30,7 +30,8 @@
 #define MUCH_FASTER_AT  2 /* sizes, one after the other */
 #define FIRST_CLASS     2
 #define LAST_CLASS      12
-#define SECONDS         90
+#define THIN_EACH       3 /* classes, of calls that are not square */
+#define SECONDS         120
 #define SECONDS_QUICK   7   /* with --quick */
 #define SECONDS_KERNELS 120 /* with --kernels */
 #define LONGEST         1.0 /* a family whose calls take longer gets no larger ones; */
@@ -50,13 +51,24 @@ static bool is_measured(clb_routine routine, bool quick)
                                                clb_routines[routine].precision, false);
 }
 
-/* The order whose square call has about the class's work. Like most programs' sizes it is neither
- * odd, which leaves edges, nor a multiple of 64, where columns compete for the same cache lines. */
-static int64_t order_of(clb_routine routine, int class)
+/* The nearest size that, like most programs', is neither odd, which leaves edges, nor a multiple of
+ * 64, where columns compete for the same cache lines. */
+static int64_t usual_size(size_t n)
 {
-    const double order = clb_cost_order(clb_routines[routine].kind, clb_cost_class_work(class));
-    const int64_t n = 8 * (int64_t)(order / 8 + 0.5);
-    return n % 64 == 0 ? n + 8 : n;
+    const int64_t whole = 8 * (int64_t)((n + 4) / 8);
+    return whole % 64 == 0 ? whole + 8 : whole;
+}
+
+/* The call of the shape, of the routine's family, that has about the class's work. False: there is
+ * none. */
+static bool make_call(clb_routine routine, int shape, int class, struct clb_call *call)
+{
+    const bool exists =
+        clb_cost_reference(clb_routines[routine].kind, clb_routines[routine].precision, shape,
+                           clb_cost_class_work(class), call);
+    *call = clb_trial_make(call->routine, usual_size(call->m), usual_size(call->n),
+                           usual_size(call->k), usual_size(call->nrhs));
+    return exists;
 }
 
 /* ---- child processes ---- */
@@ -64,9 +76,9 @@ static int64_t order_of(clb_routine routine, int class)
 static const char *const side_names[CLB_SIDES] = {"device", "next"};
 static const char *const side_modes[CLB_SIDES] = {"always", "off"};
 
+/* A forked child has the same addresses. */
 struct size_order {
-    clb_routine routine;
-    int64_t n;
+    struct clb_call call;
     size_t uncounted, calls;
 };
 
@@ -78,11 +90,10 @@ static bool make_ordered_calls(const char *library, int orders)
     /* As preloaded: calls that the next library makes by name come to the shim, too. */
     dlopen(library, RTLD_NOW | RTLD_GLOBAL);
     while (recv(orders, &order, sizeof order, MSG_WAITALL) == sizeof order) {
-        struct clb_call call = clb_trial_make(order.routine, order.n, order.n, order.n, order.n);
         struct clb_trial_time time = {.calls = 0};
         struct clb_target target;
-        if (clb_find_target(library, order.routine, &target))
-            time = clb_trial_run(&call, &target, order.uncounted, order.calls, INFINITY);
+        if (clb_find_target(library, order.call.routine, &target))
+            time = clb_trial_run(&order.call, &target, order.uncounted, order.calls, INFINITY);
         if (send(orders, &time, sizeof time, MSG_NOSIGNAL) != sizeof time)
             break;
     }
@@ -155,62 +166,75 @@ static double seconds_of(const struct clb_trial_time *time)
                                                        : time->median;
 }
 
+/* A routine's calls of one shape. */
+struct row {
+    double took[CLB_SIDES], work; /* of the call before; INFINITY: no more */
+    int much_faster;              /* the device, for so many calls before */
+};
+
 struct tuning {
     struct child child[CLB_SIDES];
-    double took[CLB_SIDES][CLB_ROUTINES]; /* at the size before; INFINITY: no more */
-    int much_faster[CLB_ROUTINES];        /* the device, at so many sizes before */
-    double longest, end;                  /* seconds for all, and when these are over */
+    struct row row[CLB_ROUTINES][CLB_COST_SHAPES];
+    double longest, end; /* seconds for all, and when these are over */
     size_t count;
 };
 
-static void show(const struct tuning *tuning, clb_side side, clb_routine routine, int64_t n,
+static void show(const struct tuning *tuning, clb_side side, const struct clb_call *call,
                  double seconds)
 {
     const double left = fmin(tuning->end - clb_now(), tuning->longest);
+    const struct clb_cost_call cost = clb_cost_describe(call);
+    char sizes[64] = "";
+    const char letters[] = "mnkr";
+    for (size_t i = 0, length = 0; i < 4 && (i < 1 || clb_cost_shape_of(&cost) != 0); i++) {
+        if (clb_signature_has(call, letters[i]))
+            length +=
+                (size_t)snprintf(sizes + length, sizeof sizes - length, "%s%lld",
+                                 length > 0 ? "x" : "", (long long)clb_call_size(call, letters[i]));
+    }
     clb_bar_clear();
-    printf("%-6s %-8s %6lld %10.3f ms\n", side_names[side], clb_routines[routine].name,
-           (long long)n, 1e3 * seconds);
+    printf("%-6s %-8s %6s %10.3f ms\n", side_names[side], clb_routines[call->routine].name, sizes,
+           1e3 * seconds);
     fflush(stdout);
-    clb_bar_draw(1 - left / tuning->longest, "%s: %.1f GFLOP/s, at most %.0f s left",
-                 side_names[side], 1e-9 * clb_call_flops(routine, (size_t)n) / seconds, left);
+    clb_bar_draw(
+        1 - left / tuning->longest, "%s: %.1f GFLOP/s, at most %.0f s left", side_names[side],
+        1e-9 * cost.work * (clb_precision_parts(call->precision) == 2 ? 8 : 2) / seconds, left);
 }
 
-static void learn(clb_side side, clb_routine routine, int64_t n, const double *seconds,
-                  size_t count)
+static void learn(clb_side side, const struct clb_call *call, const double *seconds, size_t count)
 {
-    struct clb_call call = clb_trial_make(routine, n, n, n, n);
     /* As the library finds it in the children. */
-    const struct clb_cost_machine owner =
-        clb_owner_of(clb_next_get_target(clb_symbol_at(routine, 0), __builtin_return_address(0)));
-    const struct clb_cost_call cost = clb_cost_describe(&call);
+    const struct clb_cost_machine owner = clb_owner_of(
+        clb_next_get_target(clb_symbol_at(call->routine, 0), __builtin_return_address(0)));
+    const struct clb_cost_call cost = clb_cost_describe(call);
     for (size_t i = 0; i < count; i++)
         clb_profile_learn(&owner, side, &cost, seconds[i]);
 }
 
-/* A size of a routine, on the sides that are not too slow for it. */
-static void measure(struct tuning *tuning, clb_routine routine, int64_t n, double slow)
+/* A call, on the sides that are not too slow for it. */
+static void measure(struct tuning *tuning, struct row *row, const struct clb_call *call,
+                    double slow)
 {
     double seconds[CLB_SIDES][TURNS];
     struct size_order orders[CLB_SIDES];
-    size_t done[CLB_SIDES] = {0}, turns = TURNS;
+    size_t done[CLB_SIDES] = {0};
+    const double work = clb_cost_describe(call).work;
     for (int i = 0; i < CLB_SIDES; i++) {
-        /* Half more than linearly, so that a row is not much longer than it should be; 0: not
-         * known. */
-        const double expected = 2 * tuning->took[i][routine],
+        /* Growing more than matrices, less than work: a row is not much longer than it should be;
+         * 0: not known. */
+        const double expected = row->took[i] * pow(work / fmax(row->work, 1), 0.8),
                      most = expected > 0 ? fmin(ROW / expected, MOST_CALLS) : FIRST_CALLS;
         const size_t uncounted = expected > LONG ? 0 : expected > ROW / 4 ? 1 : 2;
-        orders[i] = (struct size_order){routine, n, uncounted, (size_t)fmax(most, 1)};
-        if (expected > LONG)
-            turns = TURNS_LONG;
+        orders[i] = (struct size_order){*call, uncounted, (size_t)fmax(most, 1)};
     }
-    for (size_t turn = 0; turn < turns && clb_now() < tuning->end; turn++) {
+    for (size_t turn = 0; turn < TURNS && clb_now() < tuning->end; turn++) {
         for (int i = 0; i < CLB_SIDES; i++) {
             const int side = turn % 2 == 0 ? i : CLB_SIDES - 1 - i;
             struct clb_trial_time time;
-            if (tuning->took[side][routine] > slow)
+            if (row->took[side] > slow)
                 continue;
             if (!ask(&tuning->child[side], &orders[side], &time))
-                tuning->took[side][routine] = INFINITY;
+                row->took[side] = INFINITY;
             else
                 seconds[side][done[side]++] = seconds_of(&time);
         }
@@ -218,15 +242,29 @@ static void measure(struct tuning *tuning, clb_routine routine, int64_t n, doubl
     for (int i = 0; i < CLB_SIDES; i++) {
         if (done[i] == 0)
             continue;
-        learn((clb_side)i, routine, n, seconds[i], done[i]);
-        tuning->took[i][routine] = clb_median(seconds[i], done[i]);
-        show(tuning, (clb_side)i, routine, n, tuning->took[i][routine]);
+        learn((clb_side)i, call, seconds[i], done[i]);
+        row->took[i] = clb_median(seconds[i], done[i]);
+        show(tuning, (clb_side)i, call, row->took[i]);
         tuning->count++;
     }
+    row->work = work;
     const bool far = done[CLB_SIDE_DEVICE] > 0 && done[CLB_SIDE_NEXT] > 0 &&
-                     MUCH_FASTER * tuning->took[CLB_SIDE_DEVICE][routine] <=
-                         tuning->took[CLB_SIDE_NEXT][routine];
-    tuning->much_faster[routine] = far ? tuning->much_faster[routine] + 1 : 0;
+                     MUCH_FASTER * row->took[CLB_SIDE_DEVICE] <= row->took[CLB_SIDE_NEXT];
+    row->much_faster = far ? row->much_faster + 1 : 0;
+}
+
+/* All shapes of a family's calls of the class; the routine is its first one. */
+static void measure_class(struct tuning *tuning, clb_routine routine, int class, bool quick)
+{
+    for (int shape = 0; shape < (quick ? 1 : CLB_COST_SHAPES) && clb_now() < tuning->end; shape++) {
+        struct row *row = &tuning->row[routine][shape];
+        struct clb_call call;
+        if (shape % CLB_COST_ASPECTS != 0 && (class - FIRST_CLASS) % THIN_EACH != 0)
+            continue;
+        /* Larger sizes are then extrapolated from those that were measured. */
+        if (row->much_faster < MUCH_FASTER_AT && make_call(routine, shape, class, &call))
+            measure(tuning, row, &call, quick ? LONGEST_QUICK : LONGEST);
+    }
 }
 
 /* All families, small calls first. */
@@ -239,12 +277,8 @@ static bool measure_all(const char *library, bool quick)
         tuning.child[i] = start_child(library, (clb_side)i, true);
     for (int class = FIRST_CLASS; class <= LAST_CLASS; class ++) {
         for (int r = 0; r < CLB_ROUTINES && clb_now() < tuning.end; r++) {
-            const clb_routine routine = (clb_routine)r;
-            /* Larger sizes are then extrapolated from those that were measured. */
-            const bool settled = tuning.much_faster[r] >= MUCH_FASTER_AT;
-            if (!settled && is_measured(routine, quick))
-                measure(&tuning, routine, order_of(routine, class),
-                        quick ? LONGEST_QUICK : LONGEST);
+            if (is_measured((clb_routine)r, quick))
+                measure_class(&tuning, (clb_routine)r, class, quick);
         }
         if (class == FIRST_CLASS)
             tuning.end = clb_now() + tuning.longest;
@@ -286,8 +320,8 @@ static bool next_is_there(void)
  * device. */
 static bool start_device(const char *library)
 {
-    const struct size_order order = {CLB_ROUTINE_dgemm,
-                                     (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS)), 0, 1};
+    const int64_t n = (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS));
+    const struct size_order order = {clb_trial_make(CLB_ROUTINE_dgemm, n, n, n, n), 0, 1};
     struct child child = start_child(library, CLB_SIDE_DEVICE, false);
     struct clb_trial_time time;
     const bool good = ask(&child, &order, &time);
