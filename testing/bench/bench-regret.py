@@ -33,6 +33,8 @@ it already are not measured again, so that a run that was ended goes on.
                     twice, and with it, with a cache that is warm or empty; those that are longer once more
   --mixed           what auto adds to a call on the device, in a program of dgemm of several sizes in random order
   --after           CPU time of a process in the second after its last call, on the device and without it
+  --beside          a call of the next library with all its threads while kernels are compiled, and while that is
+                    stopped, in turns
 """
 import argparse
 import csv
@@ -64,6 +66,7 @@ MOST_BYTES = min(4 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES
 WINS = 1.1  # times as fast as the other side
 MISSED = 1 / 0.9
 STARTS = "zgemm3m"  # is not judged
+IMPOSSIBLE = 50  # times the rate of a product of order 1000
 MIXED = (300, 400, 500, 600, 700, 800, 1000, 1200, 1500, 2000)  # orders
 
 
@@ -113,6 +116,7 @@ class Regret:
         self.never = set()  # cases that the device leaves to the CPU in always, too: it does not win these
         self.starting = {}  # how many it has not, because the device was not ready
         self.refused = set()  # cases that the next library has not made
+        self.least = {}  # seconds of a case that nothing could compute in less
         self.logged = {}  # bytes that a process has written on stderr
         self.running = None  # the process that is not stopped
         self.own = tempfile.mkdtemp() if options.cold or options.unknown else None  # cache
@@ -194,6 +198,8 @@ class Regret:
                 if ended:
                     self.end((mode, self.reports))
                 return None
+        if mode == "off" and float(line[0]) < self.least.get(case, 0):
+            self.refused.add(case)
         before, count = self.on_device.get((peer, case[0]), 0), float(line[3])
         self.on_device[peer, case[0]] = count
         self.side[mode] = "device" if count > before else "cpu"
@@ -324,7 +330,9 @@ class Regret:
         lines = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
         for line in lines.splitlines():
             words = line.split()
-            yield (*words[:2], *map(int, words[2:6]))
+            case = (*words[:2], *map(int, words[2:6]))
+            self.least[case] = float(words[6]) / (IMPOSSIBLE * self.rate)
+            yield case
 
     def shares(self):
         """The cases that a side wins, by side."""
@@ -402,35 +410,39 @@ class Regret:
         say("longer than 1.05 + 10 ms, twice: " + ", ".join(f"{lost[name]} {name}" for name in names[1:]))
 
     def program_of(self, mode, cases, seconds):
-        """Seconds of the calls of one process, which repeats cases at random for so long, and its cases."""
+        """Seconds of the calls of one process, which repeats cases at random for so long, its cases, and the
+        seconds before its first call on the device."""
         if self.options.cold:
             self.own = tempfile.mkdtemp()
-        peer, took, made, of = Peer(mode, [self.program], self.environment(mode)), 0, [], iter(cases)
+        environment = self.environment(mode, CLBLAS_SHIM_STATS="/dev/null")
+        peer, took, made, of, first = Peer(mode, [self.program], environment), 0, [], iter(cases), math.inf
         generator = random.Random(self.options.seed)
         while took < seconds:
             case = next(of, None) if seconds == math.inf else generator.choice(cases)
             if case is None:
                 break
             peer.send(" ".join(str(x) for x in case) + " 1")
-            took += float(peer.process.stdout.readline().split()[5])
+            line = peer.process.stdout.readline().split()
+            took += float(line[5])
+            first = min(first, took if float(line[3]) > 0 else math.inf)
             made.append(case)
         peer.close()
         if self.options.cold:
             shutil.rmtree(self.own, ignore_errors=True)
-        return took, made
+        return took, made, first
 
     def programs(self):
-        say("\n== whole programs of mixed calls, s: off, auto, auto / off")
+        say("\n== whole programs of mixed calls, s: off, auto, auto / off; when auto is on the device")
         ratios, generator = [], random.Random(self.options.seed)
         for batch in range(self.options.reps):
             seconds = self.options.length or 60 ** generator.random()
             cases = list(self.draw(batch, 10, seconds / 20))
             for key in list(self.processes):
                 self.end(key)
-            off, made = self.program_of("off", cases, seconds)
-            auto, _ = self.program_of("auto", made, math.inf)
+            off, made, _ = self.program_of("off", cases, seconds)
+            auto, _, first = self.program_of("auto", made, math.inf)
             ratios.append(auto / off)
-            say(f"{len(made):6} calls {off:9.3f} {auto:9.3f} {ratios[-1]:7.3f}")
+            say(f"{len(made):6} calls {off:9.3f} {auto:9.3f} {ratios[-1]:7.3f} {first:7.3f}")
         say(f"median of auto / off: {median(ratios):.3f}, worst {max(ratios):.3f}")
 
     # ---- a mixed program ----
@@ -473,6 +485,33 @@ class Regret:
                 time.sleep(1)
                 used.append(self.cpu_of(mode) - begin)
             say(f"{routine:8} {n:5} x {calls:3} " + " ".join(f"{1e3 * seconds:9.2f}" for seconds in used))
+
+    # ---- beside the helper ----
+
+    def beside(self):
+        folder = self.own = tempfile.mkdtemp()
+        environment = {**os.environ, "CLBLAS_SHIM_CACHE_DIR": folder, "POCL_CACHE_DIR": folder}
+        case, times, running = ("dgemm", "NN", 1000, 1000, 1000, 0), {True: [], False: []}, True
+        self.ask("off", case, 20)
+
+        def let(run):
+            for process in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    with open(f"/proc/{process}/environ") as file:
+                        if f"CLBLAS_SHIM_CACHE_DIR={folder}" in file.read() and int(process) != self.running.process.pid:
+                            os.kill(int(process), signal.SIGCONT if run else signal.SIGSTOP)
+                except OSError:
+                    pass  # it has ended
+        with subprocess.Popen([os.path.join(self.options.build, "clblas-shim"), "warm", "--all"], env=environment,
+                              stdout=subprocess.DEVNULL) as warm:
+            while warm.poll() is None:
+                let(running)
+                times[running] += [self.ask("off", case, 1)[0] for _ in range(5)]
+                running = not running
+        shutil.rmtree(folder, ignore_errors=True)
+        busy, control = median(times[True]), median(times[False])
+        say(f"\n== dgemm 1000 while kernels are compiled, and while not, ms: {1e3 * busy:.2f}, {1e3 * control:.2f}, "
+            f"{busy / control:.3f} of {len(times[True])} calls each")
 
     # ---- what comes of it ----
 
@@ -570,24 +609,17 @@ def main():
     parser.add_argument("--lives", action="store_true")
     parser.add_argument("--mixed", action="store_true")
     parser.add_argument("--after", action="store_true")
+    parser.add_argument("--beside", action="store_true")
     parser.add_argument("--caches", default="warm,cold", help="of lives: warm, cold (an empty one)")
     options = parser.parse_args()
     options.modes = options.modes.split(",")
     options.clock = options.clock or ("cpu" if options.kind == "cpu" else "wall")
     options.seconds = options.seconds or (480 if options.kind == "gpu" else 3600)
     regret = Regret(options)
-    if options.lives:
-        regret.lives()
-        return
-    if options.after:
-        regret.after()
-        return
-    if options.mixed:
-        regret.mixed()
-        return
-    if options.programs:
-        regret.programs()
-        return
+    for question in ("lives", "after", "beside", "mixed", "programs"):
+        if getattr(options, question):
+            getattr(regret, question)()
+            return
     say(f"# seed {options.seed}, next library {options.next or 'as found'}")
     try:
         regret.run()

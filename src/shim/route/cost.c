@@ -424,14 +424,15 @@ static double device_seconds(const struct clb_cost_machine *machine,
 /* Reference LAPACK applies few reflectors one by one: each time C is read twice and written. */
 #define FEW_ORGQR 128
 #define FEW_ORMQR 32
-#define C_CACHED  75e9 /* bytes in a second by one thread, of a C that is in the cache, or not; */
+#define C_CACHED  75e9 /* bytes in a second by one thread, of a C that is in the cache, or not */
 #define C_FAR     23e9
+#define C_LARGEST 20e6
 static double one_by_one(const struct clb_cost_call *call)
 {
     const bool few = call->family == CLB_KIND_orgqr   ? call->k <= FEW_ORGQR
                      : call->family == CLB_KIND_ormqr ? call->k <= FEW_ORMQR
                                                       : false;
-    return few ? 3 * call->k * call->written / (call->written < CACHE / 2 ? C_CACHED : C_FAR) : 0;
+    return few ? 3 * call->k * call->written / (call->written < C_LARGEST ? C_CACHED : C_FAR) : 0;
 }
 
 /* What the next library takes beyond the square call: its threads read and write that. Triangles
