@@ -624,6 +624,8 @@ def main():
     try:
         regret.run()
     finally:
+        for key in list(regret.processes):
+            regret.end(key)
         regret.summary()
         regret.plot(options.svg)
         say(f"# {time.time() - regret.began:.0f} s; {options.csv}, {options.svg}")

@@ -71,8 +71,8 @@ static int try_calls(const struct clb_history_key *asked, int count, unsigned ca
  * hundredth of the time. */
 static void other_side(void *unused)
 {
-    const struct clb_history_key asked = {{1}}, distant = {{2}}, slow = {{3}};
-    const struct clb_prediction close = {.device = 10e-4, .next = 12e-4, .measured = true};
+    const struct clb_history_key asked = {{1}}, distant = {{2}}, slow = {{3}}, saving = {{4}};
+    const struct clb_prediction close = {.device = 12e-4, .next = 10e-4, .measured = true};
     struct clb_prediction alone = close;
     (void)unused;
     struct clb_decision decision = {.alone = {.device = 15e-4, .next = 12e-4}, .by_times = true};
@@ -88,11 +88,15 @@ static void other_side(void *unused)
            "the row's calls are declined");
     expect(!clb_history_tries(&asked, 1, true, &alone), "tried beside other calls");
     expect(try_calls(&asked, 10, 1, &alone, 0) == 4, "the row is not of five calls");
-    expect(alone.next == close.next, "it is known without a time");
+    expect(alone.device == close.device, "it is known without a time");
     const int tried = try_calls(&asked, 800, 1, &alone, 0);
     expect(tried >= 36 && tried <= 40, "%d of 800 calls were tried", tried);
-    struct clb_prediction far = {.device = 10e-4, .next = 21e-4, .measured = true};
+    struct clb_prediction far = {.device = 21e-4, .next = 10e-4, .measured = true};
     expect(try_calls(&distant, 10000, 32, &far, 0) == 0, "a side that is far behind is tried");
+    /* What the device saves may be spent, too; not that it is far ahead. */
+    struct clb_prediction ahead = {.device = 10e-4, .next = 40e-4};
+    try_calls(&distant, 10, 1, &ahead, 0);
+    expect(try_calls(&saving, 3, 1, &alone, 0) == 2, "not tried by what was saved");
     /* What takes twice as long as calls on the better side is not tried four times more. */
     struct clb_prediction better = {.device = 13e-4, .next = 12e-4};
     for (int i = 0; i < 5; i++)
@@ -154,7 +158,7 @@ static void tried_again(void *unused)
 static void long_calls(void *unused)
 {
     const struct clb_history_key asked = {{1}};
-    const struct clb_prediction predicted = {.device = 100e-3, .next = 106e-3, .measured = true};
+    const struct clb_prediction predicted = {.device = 106e-3, .next = 100e-3, .measured = true};
     struct clb_prediction alone = predicted;
     int turned = 0, first = 0, last = 0;
     (void)unused;
@@ -163,13 +167,13 @@ static void long_calls(void *unused)
         turned += turns;
         first = turns && first == 0 ? i : first;
         last = turns ? i : last;
-        clb_history_learn(&asked, turns ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE, turns ? 91e-3 : 99e-3);
-        if (alone.next < predicted.next)
+        clb_history_learn(&asked, turns ? CLB_SIDE_DEVICE : CLB_SIDE_NEXT, turns ? 91e-3 : 99e-3);
+        if (alone.device < predicted.device)
             break;
     }
     expect(turned == 2 && first == 15 && last == 16, "%d calls were tried, %d to %d", turned, first,
            last);
-    expect(fabs(alone.next - 91e-3) < 1e-6 && !clb_prediction_is_for_device(&alone),
+    expect(fabs(alone.device - 91e-3) < 1e-6 && clb_prediction_is_for_device(&alone),
            "what is slower stays");
 }
 

@@ -339,7 +339,7 @@ static struct row {
     bool frozen;
     double seconds; /* of a call on the device */
     int calls, before;
-} of_short = {false, 1e-3, 5, 20}, of_long = {false, 1, 2, 10}, of_frozen = {true, 1e-3, 0, 20};
+} of_short = {false, 1e-3, 5, 15}, of_long = {false, 1, 2, 6}, of_frozen = {true, 1e-3, 0, 20};
 
 static void tries_the_other_side(void *argument)
 {

@@ -47,13 +47,15 @@ enum {
 
 /* Calls so soon after a change of side are not counted: threads are still waking up, caches have
  * other data. To a call that takes ten times as long that makes no difference. */
-#define SETTLING   1.5e-3
-#define SETTLED    10.0
-#define LEAST_LOSS 0.05 /* of a call's time, that one on the other side is expected to lose */
-#define SHARE      0.01 /* of the time of all calls that may be lost so */
-#define FAR        2.0  /* times as long as on the other side: the row ends */
+#define SETTLING    1.5e-3
+#define SETTLED     10.0
+#define LEAST_LOSS  0.05 /* of a call's time, that one on the other side is expected to lose */
+#define SHARE       0.01 /* of the time of all calls that may be lost so, */
+#define SHARE_SAVED 0.1  /* and of what calls on the device have saved */
+#define FAR         1.3  /* times as long as on the other side: the row ends */
 
-static double spent, seconds_of_all; /* what rows lost or may lose; by all calls; under the lock */
+/* What rows lost or may lose; all calls; what those on the device have saved; under the lock. */
+static double spent, seconds_of_all, saved;
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 
 static bool has_key(struct clb_history_entry *entry, const struct clb_history_key *key)
@@ -137,7 +139,7 @@ static unsigned row_of(double there, bool is_long)
     return is_settled(there) ? needed : needed + (unsigned)ceil(SETTLING / fmax(there, 1e-6));
 }
 
-/* Where the other side is close, and rows are expected to lose below 1 % of all calls' time. */
+/* Where the other side is close, and rows are expected to lose little beside all calls. */
 static bool tries_now(struct clb_history_entry *entry, clb_side better, double here, double there)
 {
     const unsigned row = row_of(there, entry->is_long);
@@ -147,7 +149,7 @@ static bool tries_now(struct clb_history_entry *entry, clb_side better, double h
         return entry->tried != better;
     }
     if (entry->calls < entry->next || there > CLB_HISTORY_CLOSE * here ||
-        spent + row * loss > SHARE * seconds_of_all)
+        spent + row * loss > SHARE * seconds_of_all + SHARE_SAVED * saved)
         return false;
     spent += row * loss;
     entry->here = here;
@@ -175,6 +177,7 @@ bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool d
     /* Those that were not asked about. */
     entry->passed += entry->last == better ? here * (calls - 1) : 0;
     seconds_of_all += here * calls;
+    saved += better == CLB_SIDE_DEVICE ? fmax(0, fmin(there - here, here)) * calls : 0;
     const bool tries = !disturbed && tries_now(entry, better, here, there);
     atomic_store_explicit(&entry->trying, entry->left > 0, memory_order_relaxed);
     clb_unlock(&lock);
@@ -188,14 +191,15 @@ bool clb_history_learn(const struct clb_history_key *key, clb_side side, double 
     if (side != entry->last)
         entry->passed = entry->consecutive = 0;
     entry->last = side;
-    const bool counts =
-        (++entry->consecutive > 1 && entry->passed >= SETTLING) || is_settled(seconds);
+    const bool settled = ++entry->consecutive > 1 && entry->passed >= SETTLING;
+    const bool counts = seconds > 0 && (settled || is_settled(seconds));
     if (counts)
         clb_time_add(&entry->side[side], seconds);
-    entry->passed += seconds;
+    entry->passed += fmax(0, seconds);
     if (in_row) {
         entry->next = LATER * entry->calls;
-        spent += fmax(0, seconds - entry->here) - entry->loss;
+        entry->left += isnan(seconds) ? 1 : 0;
+        spent += fmax(0, seconds - entry->here) - (seconds > 0 ? entry->loss : 0);
     }
     if (in_row && (entry->consecutive > 1 || is_settled(seconds)) &&
         isgreater(seconds, FAR * seconds_of(entry, other_than(side)))) {

@@ -88,8 +88,9 @@ bool clb_history_recall(const struct clb_history_key *key, bool timed,
 bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool disturbed,
                        struct clb_prediction *alone);
 
-/* Such a call has taken so many seconds, undisturbed by other threads' calls. False: that does not
- * count, since threads and caches were still at other calls. */
+/* Such a call has taken so many seconds, undisturbed by other threads' calls; NAN: its result was
+ * verified, and the row is longer by it. False: that does not count, since threads and caches were
+ * still at other calls. */
 bool clb_history_learn(const struct clb_history_key *key, clb_side side, double seconds);
 
 /* Such a call has taken so many seconds on the device, `crowding` times as long as alone: what is

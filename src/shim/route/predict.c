@@ -213,8 +213,8 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
         const struct clb_cost_call cost = clb_cost_describe(run->call);
         clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, seconds);
     }
-    if (!(crowding > 1) && run->entry->compared && run->verification == NULL)
-        clb_history_learn(&run->key, CLB_SIDE_DEVICE, seconds);
+    if (!(crowding > 1) && run->entry->compared)
+        clb_history_learn(&run->key, CLB_SIDE_DEVICE, run->verification == NULL ? seconds : NAN);
 }
 
 /* Seconds of a call that says something. By so much of what was predicted a declined call takes
