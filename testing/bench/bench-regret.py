@@ -250,6 +250,8 @@ class Regret:
     def measure(self, case):
         first = self.first_calls(case)
         self.reports = first[0].get("off", TINY) >= TINY
+        if not self.reports:
+            self.warm_up()
         result = self.measure_groups(case, *(first if self.reports else self.first_calls(case)))
         self.reports = True
         return result
@@ -306,7 +308,7 @@ class Regret:
         """Starts auto's device, which this is not to judge: by a routine for which the user has set a threshold."""
         if "auto" in self.options.modes and not self.options.cold:
             answer = self.ask("auto", (STARTS, "NN", 300, 300, 300, 0), 1)
-            if answer is not None and self.side["auto"] != "device":
+            if answer is not None and self.reports and self.side["auto"] != "device":
                 say("# the device has not been started")
 
     def read_table(self):
