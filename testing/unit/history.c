@@ -53,6 +53,15 @@ static void loads(void *unused)
 
 /* So many calls that stand for `calls` each; how many go to the other side. Those take `there`
  * seconds, where it is not 0. */
+/* What may be lost at first is spent by the first call that may go to the other side. */
+static void spend_what_is_free(void)
+{
+    const struct clb_history_key key = {{99}};
+    struct clb_prediction alone = {.device = 2.5124e-3, .next = 1.2562e-3};
+    for (int i = 0; i < 2; i++)
+        clb_history_tries(&key, 1, false, &alone);
+}
+
 static int try_calls(const struct clb_history_key *asked, int count, unsigned calls,
                      struct clb_prediction *alone, double there)
 {
@@ -78,6 +87,7 @@ static void other_side(void *unused)
     struct clb_decision decision = {.alone = {.device = 15e-4, .next = 12e-4}, .by_times = true};
     bool asks;
     unsigned calls;
+    spend_what_is_free();
     clb_history_decide(&asked, &decision);
     expect(try_calls(&asked, 99, 1, &alone, 0) == 0, "tried before a hundredth pays for it");
     for (int i = 0; i < 7; i++)
@@ -112,6 +122,7 @@ static void both_sides(void *unused)
     struct clb_prediction alone = {.device = 11e-4, .next = 10e-4},
                           far = {.device = 1, .next = 9e-4};
     (void)unused;
+    spend_what_is_free();
     try_calls(&others, 10, 1000, &far, 0); /* so that time enough has passed */
     for (int i = 0; i < 7; i++)
         clb_history_learn(&asked, CLB_SIDE_NEXT, i < 1 ? 30e-4 : 10.5e-4);
@@ -137,6 +148,7 @@ static void tried_again(void *unused)
     struct clb_prediction alone = {.device = 9e-4, .next = 10e-4, .measured = true};
     int calls = 0;
     (void)unused;
+    spend_what_is_free();
     for (int i = 0; i < 8; i++, calls++) {
         expect(!clb_history_tries(&asked, 1, false, &alone), "call %d is tried", i);
         clb_history_learn(&asked, CLB_SIDE_DEVICE, 12e-4);
@@ -162,6 +174,7 @@ static void long_calls(void *unused)
     struct clb_prediction alone = predicted;
     int turned = 0, first = 0, last = 0;
     (void)unused;
+    spend_what_is_free();
     for (int i = 1; i <= 24; i++) {
         const bool turns = clb_history_tries(&asked, 1, false, &alone);
         turned += turns;

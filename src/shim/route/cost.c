@@ -378,7 +378,7 @@ static double copy_seconds(const struct clb_cost_call *call)
         (call->m * call->n - call->order * call->order) * (is_update(call->family) ? 0.5 : 1);
     return is_product(call->family)
                ? fmax(0, entries) * (double)clb_precision_size(call->precision) / HOST_RESULTS +
-                     fmax(0, more_bytes(call) - CACHE) / HOST_PACKED
+                     fmax(0, more_bytes(call) - 2 * call->written - CACHE) / HOST_PACKED
                : 0;
 }
 
@@ -421,18 +421,31 @@ static double device_seconds(const struct clb_cost_machine *machine,
            (clb_kind_is_product(call->family) ? fmax(moves, flops) : moves + flops);
 }
 
-/* Reference LAPACK applies few reflectors one by one: each time C is read twice and written. */
-#define FEW_ORGQR 128
-#define FEW_ORMQR 32
-#define C_CACHED  75e9 /* bytes in a second by one thread, of a C that is in the cache, or not */
-#define C_FAR     23e9
-#define C_LARGEST 20e6
+/* Reference LAPACK applies reflectors one by one where there are few, the last 128 in xORGQR but
+ * for blocks of 32, up to 32 in xORMQR: each time C is read twice and written. */
+#define LAST_ORGQR 128
+#define BLOCK      32
+#define C_CACHED   75e9 /* bytes in a second by one thread, of a C that is in the cache, or not */
+#define C_FAR      23e9
+#define C_LARGEST  20e6
+
 static double one_by_one(const struct clb_cost_call *call)
 {
-    const bool few = call->family == CLB_KIND_orgqr   ? call->k <= FEW_ORGQR
-                     : call->family == CLB_KIND_ormqr ? call->k <= FEW_ORMQR
-                                                      : false;
-    return few ? 3 * call->k * call->written / (call->written < C_LARGEST ? C_CACHED : C_FAR) : 0;
+    double before = 0; /* applied in blocks */
+    if (call->family == CLB_KIND_ormqr ? call->k > BLOCK : call->family != CLB_KIND_orgqr)
+        return 0;
+    if (call->k > LAST_ORGQR && call->family == CLB_KIND_orgqr)
+        before = fmin(call->k, BLOCK * (floor((call->k - LAST_ORGQR - 1) / BLOCK) + 1));
+    const double c =
+        call->written * (1 - before / call->m) * (before > 0 ? 1 - before / call->n : 1);
+    return 3 * (call->k - before) * c / (c < C_LARGEST ? C_CACHED : C_FAR);
+}
+
+/* Of products, where the result and operands don't stay in the cache. */
+static double far_seconds(const struct clb_cost_call *call)
+{
+    const double more = more_bytes(call), result = fmin(more, 2 * call->written);
+    return fmax(0, more - result - CACHE) / NEXT_PACKED + fmax(0, result - CACHE) / HOST_RESULTS;
 }
 
 /* What the next library takes beyond the square call: its threads read and write that. Triangles
@@ -442,8 +455,10 @@ static double next_shape_seconds(const struct clb_cost_machine *machine,
                                  const struct clb_cost_call *call)
 {
     const double more = more_bytes(call);
-    if (machine->device->unified && (is_product(call->family) || one_by_one(call) > 0))
-        return is_product(call->family) ? fmax(0, more - CACHE) / NEXT_PACKED : one_by_one(call);
+    if (machine->device->unified && is_product(call->family))
+        return far_seconds(call);
+    if (machine->device->unified && one_by_one(call) > 0)
+        return one_by_one(call);
     if (call->family == CLB_KIND_geqrf || call->family == CLB_KIND_orgqr ||
         call->family == CLB_KIND_getrf)
         return flat_elements(call) * (call->adjoint && machine->next.threads > 1 ? NEXT_ROWS : 1) *

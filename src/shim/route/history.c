@@ -50,7 +50,8 @@ enum {
 #define SETTLING    1.5e-3
 #define SETTLED     10.0
 #define LEAST_LOSS  0.05 /* of a call's time, that one on the other side is expected to lose */
-#define SHARE       0.01 /* of the time of all calls that may be lost so, */
+#define AT_FIRST    5e-3 /* seconds that may be lost so, */
+#define SHARE       0.01 /* of the time of all calls, */
 #define SHARE_SAVED 0.1  /* and of what calls on the device have saved */
 #define FAR         1.3  /* times as long as on the other side: the row ends */
 
@@ -101,8 +102,9 @@ void clb_history_correct(const struct clb_history_key *key, double work, bool th
     struct clb_history_class *class = clb_history_class_of(key, entry->class);
     entry->valid = atomic_load_explicit(&class->version, memory_order_relaxed);
     entry->model = clb_prediction_is_known(alone) ? alone->device : 0;
+    /* Where such calls were measured, what one of them takes longer says half of another one. */
     if (class->factor > 0)
-        alone->device *= (double)class->factor;
+        alone->device *= alone->measured ? sqrt((double)class->factor) : (double)class->factor;
     /* What such calls have taken counts for more than what is predicted. */
     const double device = seconds_of(entry, CLB_SIDE_DEVICE),
                  next = seconds_of(entry, CLB_SIDE_NEXT);
@@ -149,7 +151,7 @@ static bool tries_now(struct clb_history_entry *entry, clb_side better, double h
         return entry->tried != better;
     }
     if (entry->calls < entry->next || there > CLB_HISTORY_CLOSE * here ||
-        spent + row * loss > SHARE * seconds_of_all + SHARE_SAVED * saved)
+        spent + row * loss > AT_FIRST + SHARE * seconds_of_all + SHARE_SAVED * saved)
         return false;
     spent += row * loss;
     entry->here = here;
