@@ -212,9 +212,9 @@ bool clb_history_learn(const struct clb_history_key *key, clb_side side, double 
     return counts;
 }
 
-/* The first calls of a work have results checked and memory made. The next one sets the factor;
- * later ones move it by less and less, an eighth of what it was off in the end, and by twice it at
- * most: a longer call was disturbed. */
+/* The first calls of a work have results checked and memory made. Of the next ones and the
+ * prediction itself the factor is the mean; later ones move it by an eighth of what it was off, and
+ * by twice it at most: a longer call was disturbed. */
 #define UNCOUNTED  2
 #define REMEMBERED 8
 #define MOST_WRONG 2.0
@@ -230,7 +230,7 @@ void clb_history_learn_work(const struct clb_history_key *key, double seconds, d
         if (class->factor <= 0)
             class->announced = 1;
         class->factor =
-            (float)(factor + off / crowding / fmin(class->calls - UNCOUNTED, REMEMBERED));
+            (float)(factor + off / crowding / fmin(class->calls - UNCOUNTED + 1, REMEMBERED));
         if (fabsf(class->factor - class->announced) > UNNOTICED * class->announced) {
             class->announced = class->factor;
             atomic_fetch_add(&class->version, 1);

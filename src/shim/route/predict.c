@@ -17,7 +17,8 @@ static struct clb_prediction predict(struct clb_run *run, const struct clb_devic
     struct clb_prediction alone = clb_profile_predict(&owner, &cost);
     run->key = clb_decide_key(run->entry, &run->next);
     if (clb_decide_has_history(run))
-        clb_history_correct(&run->key, run->work, clb_cost_shape_of(&cost) != 0, &alone);
+        clb_history_correct(&run->key, run->work, clb_cost_shape_of(&cost) % CLB_COST_ASPECTS != 0,
+                            &alone);
     return alone;
 }
 
