@@ -490,27 +490,33 @@ class Regret:
 
     # ---- beside the helper ----
 
+    def helpers(self, *others):
+        """The ids of the helper's processes, which have the cache of this run."""
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{process}/environ") as file:
+                    if f"CLBLAS_SHIM_CACHE_DIR={self.own}" in file.read() and int(process) not in others:
+                        yield int(process)
+            except OSError:
+                pass  # it has ended
+
     def beside(self):
-        folder = self.own = tempfile.mkdtemp()
-        environment = {**os.environ, "CLBLAS_SHIM_CACHE_DIR": folder, "POCL_CACHE_DIR": folder}
+        self.own = tempfile.mkdtemp()
         case, times, running = ("dgemm", "NN", 1000, 1000, 1000, 0), {True: [], False: []}, True
         self.ask("off", case, 20)
-
-        def let(run):
-            for process in filter(str.isdigit, os.listdir("/proc")):
-                try:
-                    with open(f"/proc/{process}/environ") as file:
-                        if f"CLBLAS_SHIM_CACHE_DIR={folder}" in file.read() and int(process) != self.running.process.pid:
-                            os.kill(int(process), signal.SIGCONT if run else signal.SIGSTOP)
-                except OSError:
-                    pass  # it has ended
-        with subprocess.Popen([os.path.join(self.options.build, "clblas-shim"), "warm", "--all"], env=environment,
-                              stdout=subprocess.DEVNULL) as warm:
-            while warm.poll() is None:
-                let(running)
-                times[running] += [self.ask("off", case, 1)[0] for _ in range(5)]
-                running = not running
-        shutil.rmtree(folder, ignore_errors=True)
+        caller = self.running
+        starter = Peer("starter", [self.program], self.environment("auto", POCL_CACHE_DIR=self.own))
+        for precision, n, calls in ("d", 2000, 30), ("s", 1000, 3), ("c", 1000, 3), ("z", 1000, 3):
+            starter.send(f"{precision}gemm NN {n} {n} {n} 0 {calls}")  # starts the helper, and does not wait for it
+            starter.process.stdout.readline()
+        others = (starter.process.pid, caller.process.pid)
+        while helpers := list(self.helpers(*others)):
+            for process in helpers:
+                os.kill(process, signal.SIGCONT if running else signal.SIGSTOP)
+            times[running] += [self.ask("off", case, 1)[0] for _ in range(5)]
+            running = not running
+        starter.close()
+        shutil.rmtree(self.own, ignore_errors=True)
         busy, control = median(times[True]), median(times[False])
         say(f"\n== dgemm 1000 while kernels are compiled, and while not, ms: {1e3 * busy:.2f}, {1e3 * control:.2f}, "
             f"{busy / control:.3f} of {len(times[True])} calls each")
