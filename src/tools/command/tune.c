@@ -167,14 +167,14 @@ static double seconds_of(const struct clb_trial_time *time)
 }
 
 /* A routine's calls of one shape. */
-struct row {
+struct tune_row {
     double took[CLB_SIDES], work; /* of the call before; INFINITY: no more */
     int much_faster;              /* the device, for so many calls before */
 };
 
 struct tuning {
     struct child child[CLB_SIDES];
-    struct row row[CLB_ROUTINES][CLB_COST_SHAPES];
+    struct tune_row row[CLB_ROUTINES][CLB_COST_SHAPES];
     double longest, end; /* seconds for all, and when these are over */
     size_t count;
 };
@@ -212,7 +212,7 @@ static void learn(clb_side side, const struct clb_call *call, const double *seco
 }
 
 /* A call, on the sides that are not too slow for it. */
-static void measure(struct tuning *tuning, struct row *row, const struct clb_call *call,
+static void measure(struct tuning *tuning, struct tune_row *row, const struct clb_call *call,
                     double slow)
 {
     double seconds[CLB_SIDES][TURNS];
@@ -257,7 +257,7 @@ static void measure(struct tuning *tuning, struct row *row, const struct clb_cal
 static void measure_class(struct tuning *tuning, clb_routine routine, int class, bool quick)
 {
     for (int shape = 0; shape < (quick ? 1 : CLB_COST_SHAPES) && clb_now() < tuning->end; shape++) {
-        struct row *row = &tuning->row[routine][shape];
+        struct tune_row *row = &tuning->row[routine][shape];
         struct clb_call call;
         if (shape % CLB_COST_ASPECTS != 0 && (class - FIRST_CLASS) % THIN_EACH != 0)
             continue;
