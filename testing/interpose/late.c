@@ -16,7 +16,7 @@ int main(void)
     static const double one = 1, zero = 0;
     for (int i = 0; i < N * N; i++)
         a[i] = 1.0 / (i + 1);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 20; i++)
         dgemm_("N", "N", &n, &n, &n, &one, a, &n, a, &n, &zero, c, &n);
     return 0;
 }

@@ -218,8 +218,8 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
         clb_history_learn(&run->key, CLB_SIDE_DEVICE, run->verification == NULL ? seconds : NAN);
 }
 
-/* Seconds of a call that says something. By so much of what was predicted a declined call takes
- * another time: it is decided anew. */
+/* Seconds of a call that says something. Until one counts calls are decided anew; and when one
+ * takes another time by so much of what was predicted. */
 #define LEAST_SAMPLE 50e-6
 #define SURPRISE     0.2
 
@@ -240,7 +240,7 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
         (entry->compared || entry->learnt) && clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
     if (entry->learnt && (counts || clb_decide_learns()))
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
-    if (entry->learnt && fabs(seconds - entry->expected) > SURPRISE * entry->expected)
+    if (entry->learnt && (!counts || fabs(seconds - entry->expected) > SURPRISE * entry->expected))
         clb_history_decide(&key, NULL);
     clb_thread_state_restore(&thread_state);
 }
