@@ -25,8 +25,14 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+/* From the host, where CLB_CPU = 1: bytes of the device's vectors, 16, 32 or 64. The sums of R rows
+ * take 12 of 16 registers, or with 64 bytes 16 of 32. */
+#ifndef CLB_VECTOR
+#define CLB_VECTOR 64
+#endif
+
 #if CLB_CPU
-#define CLB_R     8
+#define CLB_R     (CLB_VECTOR == 64 ? 8 : 4)
 #define CLB_ITEMS 1
 #else
 #define CLB_R     CLB_NB
@@ -56,19 +62,19 @@ CLB_INLINE void pack_element(global const real *a, long ai, long ap, uint n, uin
 #endif
 }
 
-typedef CLB_JOIN(CLB_REAL, 8) row_piece;
+typedef CLB_JOIN(CLB_REAL, 4) row_piece;
 
 /* R elements of a column of T, which are contiguous. */
 CLB_INLINE void copy_rows(global const real *from, uint conj, global real *to)
 {
 #pragma unroll
-    for (uint e = 0; e < CLB_R * CLB_PARTS; e += 8) {
-        row_piece x = vload8(0, from + e);
+    for (uint e = 0; e < CLB_R * CLB_PARTS; e += 4) {
+        row_piece x = vload4(0, from + e);
 #if CLB_COMPLEX
         if (conj)
             x.odd = -x.odd;
 #endif
-        vstore8(x, 0, to + e);
+        vstore4(x, 0, to + e);
     }
 }
 
@@ -151,21 +157,22 @@ CLB_INLINE divisor get_divisor(real re, real im)
 
 #if CLB_CPU
 
-#if CLB_DOUBLE
+#if CLB_VECTOR == 64 && !CLB_DOUBLE
+#define CLB_VL 16
+#elif CLB_VECTOR == 64 || (CLB_VECTOR == 32 && !CLB_DOUBLE)
 #define CLB_VL 8
-typedef double8 vec;
-#define load_vec(p)     vload8(0, p)
-#define store_vec(v, p) vstore8(v, 0, p)
+#elif CLB_VECTOR == 32 || !CLB_DOUBLE
+#define CLB_VL 4
 #else
-#define CLB_VL          16
-typedef float16 vec;
-#define load_vec(p)     vload16(0, p)
-#define store_vec(v, p) vstore16(v, 0, p)
+#define CLB_VL 2
 #endif
+typedef CLB_JOIN(CLB_REAL, CLB_VL) vec;
+#define load_vec(p)     CLB_JOIN(vload, CLB_VL)(0, p)
+#define store_vec(v, p) CLB_JOIN(vstore, CLB_VL)(v, 0, p)
 
-/* Vectors of a row: two of real numbers, or one of real and one of imaginary parts. */
-#define CLB_V   2
-#define CLB_W   (CLB_COMPLEX ? CLB_VL : 2 * CLB_VL)
+/* Vectors of a row: of real numbers, or one of real and one of imaginary parts. */
+#define CLB_V   (CLB_COMPLEX || CLB_VECTOR == 64 ? 2 : 3)
+#define CLB_W   (CLB_COMPLEX ? CLB_VL : CLB_V * CLB_VL)
 #define CLB_ROW (CLB_V * CLB_VL)
 
 /* Row i of x holds CLB_W right-hand sides; if complex, the real parts before the imaginary ones. */
@@ -181,8 +188,9 @@ CLB_INLINE void load_tile(real *x, global const real *b, long bi, long br, uint 
                 x[i * CLB_ROW + CLB_VL + r] = from[2 * r + 1];
             }
 #else
-            store_vec(load_vec(from), x + i * CLB_ROW);
-            store_vec(load_vec(from + CLB_VL), x + i * CLB_ROW + CLB_VL);
+#pragma unroll
+            for (uint v = 0; v < CLB_V; v++)
+                store_vec(load_vec(from + v * CLB_VL), x + i * CLB_ROW + v * CLB_VL);
 #endif
         }
         return;
@@ -212,8 +220,9 @@ CLB_INLINE void store_tile(const real *x, global real *b, long bi, long br, uint
                 to[2 * r + 1] = x[i * CLB_ROW + CLB_VL + r];
             }
 #else
-            store_vec(load_vec(x + i * CLB_ROW), to);
-            store_vec(load_vec(x + i * CLB_ROW + CLB_VL), to + CLB_VL);
+#pragma unroll
+            for (uint v = 0; v < CLB_V; v++)
+                store_vec(load_vec(x + i * CLB_ROW + v * CLB_VL), to + v * CLB_VL);
 #endif
         }
         return;

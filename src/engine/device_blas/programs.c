@@ -46,6 +46,7 @@ static clb_status get_program(struct clb_workspace *workspace)
     clb_precision precision = workspace->variant->precision;
     bool cpu = workspace->variant->tuning.family == CLB_FAMILY_CPU;
     size_t wanted = workspace->variant->tuning.value[CLB_PARAM_TRSM_NB], group = GROUP;
+    const cl_uint vector_bytes = workspace->runtime->device.vector_bytes;
     char options[160];
     size_t most = largest_block(workspace, cpu);
     if (wanted == 0)
@@ -57,9 +58,12 @@ static clb_status get_program(struct clb_workspace *workspace)
     workspace->groups = clb_max(64, 8 * (size_t)workspace->runtime->device.units);
     snprintf(options, sizeof options,
              "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu -DCLB_MOVES=%zu "
-             "-DCLB_WG=%zu",
+             "-DCLB_WG=%zu -DCLB_VECTOR=%d",
              clb_precision_real_size(precision) == sizeof(double),
-             clb_precision_parts(precision) > 1, cpu, workspace->block, 2 * CLB_MAX_SWAPS, group);
+             clb_precision_parts(precision) > 1, cpu, workspace->block, 2 * CLB_MAX_SWAPS, group,
+             vector_bytes >= 64   ? 64
+             : vector_bytes >= 32 ? 32
+                                  : 16);
     return clb_program_get(workspace->runtime, &clb_kernel_trsm, options, &workspace->program);
 }
 
