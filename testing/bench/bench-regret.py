@@ -171,6 +171,10 @@ class Regret:
         self.starting = {of: count for of, count in self.starting.items() if of[0] != key[0]}
         self.on_device = {of: count for of, count in self.on_device.items() if of[0] is not peer}
 
+    def end_all(self):
+        for key in list(self.processes):
+            self.end(key)
+
     def ask(self, mode, case, calls):
         """Seconds of a call, and how many calls of the routine have run on the device; of calls all of which
         found the device ready, where it is so within a minute."""
@@ -299,8 +303,7 @@ class Regret:
 
     def renew(self):
         """All processes are started anew."""
-        for key in list(self.processes):
-            self.end(key)
+        self.end_all()
         self.seen.clear()
         self.warm_up()
 
@@ -439,8 +442,7 @@ class Regret:
         for batch in range(self.options.reps):
             seconds = self.options.length or 60 ** generator.random()
             cases = list(self.draw(batch, 10, seconds / 20))
-            for key in list(self.processes):
-                self.end(key)
+            self.end_all()
             off, made, _ = self.program_of("off", cases, seconds)
             auto, _, first = self.program_of("auto", made, math.inf)
             ratios.append(auto / off)
@@ -627,13 +629,13 @@ def main():
     for question in ("lives", "after", "beside", "mixed", "programs"):
         if getattr(options, question):
             getattr(regret, question)()
+            regret.end_all()
             return
     say(f"# seed {options.seed}, next library {options.next or 'as found'}")
     try:
         regret.run()
     finally:
-        for key in list(regret.processes):
-            regret.end(key)
+        regret.end_all()
         regret.summary()
         regret.plot(options.svg)
         say(f"# {time.time() - regret.began:.0f} s; {options.csv}, {options.svg}")

@@ -424,7 +424,6 @@ static double device_seconds(const struct clb_cost_machine *machine,
 /* Reference LAPACK applies reflectors one by one where there are few, the last 128 in xORGQR but
  * for blocks of 32, up to 32 in xORMQR: each time C is read twice and written. */
 #define LAST_ORGQR 128
-#define BLOCK      32
 #define C_CACHED   75e9 /* bytes in a second by one thread, of a C that is in the cache, or not */
 #define C_FAR      23e9
 #define C_LARGEST  20e6
@@ -432,10 +431,10 @@ static double device_seconds(const struct clb_cost_machine *machine,
 static double one_by_one(const struct clb_cost_call *call)
 {
     double before = 0; /* applied in blocks */
-    if (call->family == CLB_KIND_ormqr ? call->k > BLOCK : call->family != CLB_KIND_orgqr)
+    if (call->family == CLB_KIND_ormqr ? call->k > NEXT_BLOCK : call->family != CLB_KIND_orgqr)
         return 0;
     if (call->k > LAST_ORGQR && call->family == CLB_KIND_orgqr)
-        before = fmin(call->k, BLOCK * (floor((call->k - LAST_ORGQR - 1) / BLOCK) + 1));
+        before = fmin(call->k, NEXT_BLOCK * (floor((call->k - LAST_ORGQR - 1) / NEXT_BLOCK) + 1));
     const double c =
         call->written * (1 - before / call->m) * (before > 0 ? 1 - before / call->n : 1);
     return 3 * (call->k - before) * c / (c < C_LARGEST ? C_CACHED : C_FAR);

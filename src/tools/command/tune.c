@@ -185,12 +185,13 @@ static void show(const struct tuning *tuning, clb_side side, const struct clb_ca
     const double left = fmin(tuning->end - clb_now(), tuning->longest);
     const struct clb_cost_call cost = clb_cost_describe(call);
     char sizes[64] = "";
-    const char letters[] = "mnkr";
-    for (size_t i = 0, length = 0; i < 4 && (i < 1 || clb_cost_shape_of(&cost) != 0); i++) {
-        if (clb_signature_has(call, letters[i]))
+    size_t length = 0;
+    const bool square = clb_cost_shape_of(&cost) % CLB_COST_ASPECTS == 0;
+    for (const char *size = square ? "n" : "mnkr"; *size != '\0'; size++) {
+        if (clb_signature_has(call, *size))
             length +=
                 (size_t)snprintf(sizes + length, sizeof sizes - length, "%s%lld",
-                                 length > 0 ? "x" : "", (long long)clb_call_size(call, letters[i]));
+                                 length > 0 ? "x" : "", (long long)clb_call_size(call, *size));
     }
     clb_bar_clear();
     printf("%-6s %-8s %6s %10.3f ms\n", side_names[side], clb_routines[call->routine].name, sizes,
