@@ -462,6 +462,54 @@ static void learns_undisturbed(void *is_gpu)
            "%g s were learnt of %g of CPU time and %g of sleep", device, cpu, slept);
 }
 
+/* A product for which the next library takes long is the device's, also where a profile has next to
+ * no time for it. */
+static void doubts_a_profile(void *unused)
+{
+    enum { N = 256 };
+    static double memory[3][N * N];
+    static const struct clb_target target = {.optimised = true};
+    static const double one = 1, zero = 0;
+    bool taken = false;
+    (void)unused;
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
+    setenv("CLBLAS_SHIM_THRESHOLD_SGEMM", "20", 1); /* waits for the device */
+    setenv("CLBLAS_SHIM_PARAMS", FAST, 1);
+    set_up("auto");
+    expect(run_one(CLB_S, 30, 30, 30), "no device");
+    const struct clb_cost_machine owner = {.device = &device()->device,
+                                           .next = clb_decide_next(NULL, &target)};
+    const struct clb_cost_call cost = square_product(N);
+    for (int j = 0; j < CLB_TIME_RECENT; j++) {
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, 1e-3);
+        clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 1e-6);
+    }
+    for (int i = 0; i < 8 && !taken; i++) {
+        struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = no_next}, .optimised = true};
+        struct clb_entry entry = {.symbol = &clb_symbols[CLB_SYMBOL_dgemm_plain],
+                                  .target = &target,
+                                  .call = {.alpha = &one,
+                                           .beta = &zero,
+                                           .a = memory[0],
+                                           .b = memory[1],
+                                           .c = memory[2],
+                                           .m = N,
+                                           .n = N,
+                                           .k = N,
+                                           .lda = N,
+                                           .ldb = N,
+                                           .ldc = N}};
+        taken = clb_route(&entry, &next);
+        expect(taken || i > 0 || entry.learnt, "the first one is not timed");
+        const double begin = clb_now(), cpu_begin = clb_cpu_now();
+        while (!taken && clb_cpu_now() < cpu_begin + 0.02)
+            ;
+        if (!taken)
+            clb_next_end(&entry, begin);
+    }
+    expect(taken && reported("dgemm_", "cost") > 0, "%g are declined", reported("dgemm_", "cost"));
+}
+
 /* Smaller calls are declined without a prediction. */
 static void smallest_crossover(void *unused)
 {
@@ -764,6 +812,7 @@ int main(void)
         {"but not where routing is frozen", tries_the_other_side, &of_frozen},
         {"durations on a busy machine, of a CPU", learns_undisturbed, NULL},
         {"durations on a busy machine, of a GPU", learns_undisturbed, &seed},
+        {"doubts about a profile", doubts_a_profile, NULL},
         {"the smallest crossover", smallest_crossover, NULL},
         {"matrices that overlap", finds_overlaps, NULL},
         {"quarantined", reason_quarantined, NULL},

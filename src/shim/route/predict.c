@@ -218,15 +218,16 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
         clb_history_learn(&run->key, CLB_SIDE_DEVICE, run->verification == NULL ? seconds : NAN);
 }
 
-/* Seconds of a call that says something. Until one counts calls are decided anew; and when one
- * takes another time by so much of what was predicted. */
+/* Calls that take less are timed once each, in case the prediction is wrong. Until one that takes
+ * more counts calls are decided anew; and when one takes another time by so much of what was
+ * predicted. */
 #define LEAST_SAMPLE 50e-6
 #define SURPRISE     0.2
 
 void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
 {
     struct clb_thread_state thread_state;
-    clb_thread_state_save(&thread_state, true); /* a handler must not jump out of the locks */
+    clb_thread_state_save(&thread_state, false); /* a handler must not jump out of the locks */
     const struct clb_next_library next = clb_decide_next(NULL, entry->target);
     const struct clb_cost_machine owner = {.device = clb_device_expected(), .next = next};
     const struct clb_cost_call cost = clb_cost_describe(&entry->call);
@@ -240,7 +241,8 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
         (entry->compared || entry->learnt) && clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
     if (entry->learnt && (counts || clb_decide_learns()))
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
-    if (entry->learnt && (!counts || fabs(seconds - entry->expected) > SURPRISE * entry->expected))
+    if (entry->learnt && seconds > LEAST_SAMPLE &&
+        (!counts || fabs(seconds - entry->expected) > SURPRISE * entry->expected))
         clb_history_decide(&key, NULL);
     clb_thread_state_restore(&thread_state);
 }
@@ -248,8 +250,9 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
 /* Of calls that were predicted anew or are asked about, or all with CLBLAS_SHIM_LEARN=1. */
 static bool learns_of_next(const struct clb_run *run, clb_reason reason)
 {
-    const bool samples = reason == CLB_REASON_COST && clb_decide_times_both(run) &&
-                         (!run->is_known || run->asks) && isgreater(run->alone.next, LEAST_SAMPLE);
+    const bool samples =
+        reason == CLB_REASON_COST && clb_decide_times_both(run) &&
+        (!run->is_known || (run->asks && isgreater(run->alone.next, LEAST_SAMPLE)));
     return (samples || clb_decide_learns()) && !isgreater(run->prediction.next, run->alone.next) &&
            clb_device_expected() != NULL && run->entry->target != NULL &&
            !clb_run_computes_nothing(run) && !clb_call_is_quick(run->call) && !clb_thread_inside;
