@@ -129,12 +129,13 @@ static clb_reason run_and_learn(struct clb_run *run)
 static clb_reason run_on_device(struct clb_run *run)
 {
     struct clb_thread_state thread_state;
-    clb_thread_state_save(&thread_state, run->call->kind != CLB_KIND_gemm);
+    clb_thread_state_save(&thread_state, false);
     const bool before = clb_thread_inside;
     clb_thread_inside = true;
     const double time_limit = clb_driver_set_time_limit(INFINITY);
     clb_reason reason = clb_decide_on_device(run);
-    if (reason == CLB_REASONS && !run->runtime->device.unified)
+    if (reason == CLB_REASONS &&
+        (run->call->kind != CLB_KIND_gemm || !run->runtime->device.unified))
         clb_signals_let_through();
     if (reason == CLB_REASONS)
         reason = run_and_learn(run);
