@@ -104,7 +104,10 @@ void clb_trial_fill(struct clb_call *call, bool ilp64)
         struct clb_shape shape;
         if (!clb_call_shape(call, (char)('A' + i), &shape))
             continue;
-        const size_t rows = clb_max(shape.rows, 1);
+        /* xGEMMT of OpenBLAS 0.3.26 takes that dimension for wrong that isn't of the other form. */
+        const bool padded = call->kind == CLB_KIND_gemmtr && i < 2;
+        const size_t rows = padded ? most : clb_max(shape.rows, 1);
+        shape.rows = rows;
         make_room(&arenas[i], rows * clb_max(shape.cols, 1) * size);
         fill(call, i, &shape);
         *(i == 0 ? &call->lda : i == 1 ? &call->ldb : &call->ldc) = rows;
