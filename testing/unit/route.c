@@ -65,7 +65,7 @@ static void reason_small_in_auto(void *unused)
 {
     (void)unused;
     set_up("auto");
-    const size_t small = 78;
+    const size_t small = 39;
     run_one(CLB_S, small, small, small);
     expect_declined("sgemm_", "small", 1);
     expect_sums("sgemm_");

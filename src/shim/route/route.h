@@ -198,8 +198,8 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds);
 /* The work below which a routine's calls are declined: the user's, +inf in mode `off`, 0 in
  * `always`, or, `auto`, the lowest at which any may be the device's. */
 extern struct clb_threshold {
-    double work;
-    bool is_auto; /* the user has set none: predictions decide */
+    double work, plain; /* that beside a plain library */
+    bool is_auto;       /* the user has set none: predictions decide */
 } clb_thresholds[CLB_ROUTINES];
 extern size_t clb_cpus; /* of the system */
 extern atomic_bool clb_route_is_configured;
@@ -209,10 +209,7 @@ static inline bool clb_run_is_auto(const struct clb_run *run)
     return clb_thresholds[run->entry->symbol->routine].is_auto;
 }
 
-static inline bool clb_run_is_small(const struct clb_run *run)
-{
-    return run->work < clb_thresholds[run->entry->symbol->routine].work;
-}
+bool clb_run_is_small(const struct clb_run *run);
 
 /* Where this process can no longer use a device. */
 void clb_threshold_decline_all(void);

@@ -41,10 +41,11 @@ static double work_threshold(const char *routine)
     }
 }
 
-/* No smaller call is faster on any device; of complex ones, which have four times the operations.
- */
+/* No smaller call is faster on any device than in an optimised library; of complex ones, which have
+ * four times the operations; and so much smaller a one than in a plain library. */
 #define SMALLEST         79.0
 #define SMALLEST_COMPLEX 50.0
+#define PLAIN            0.5
 
 static void configure(void)
 {
@@ -56,16 +57,32 @@ static void configure(void)
         const double work = work_threshold(clb_routines[r].name);
         const bool is_complex = clb_precision_parts(clb_routines[r].precision) == 2;
         const double lowest = cube(is_complex ? SMALLEST_COMPLEX : SMALLEST);
-        clb_thresholds[r] = (struct clb_threshold){work < 0 ? lowest : work, work < 0};
+        clb_thresholds[r] = work < 0 ? (struct clb_threshold){lowest, cube(PLAIN) * lowest, true}
+                                     : (struct clb_threshold){work, work, false};
     }
     for (int s = 0; s < CLB_SYMBOLS && !clb_calls_are_observed(); s++)
-        atomic_store(&clb_symbols[s].min_work, clb_thresholds[clb_symbols[s].routine].work);
+        atomic_store(&clb_symbols[s].min_work, clb_thresholds[clb_symbols[s].routine].plain);
     atomic_store(&clb_route_is_configured, true);
 }
 
 void clb_route_configure(void)
 {
     pthread_once(&configured, configure);
+}
+
+/* Where the next library is an optimised one the name itself declines such a call from now on. */
+bool clb_run_is_small(const struct clb_run *run)
+{
+    const struct clb_target *target = run->entry->target;
+    const struct clb_threshold *threshold = &clb_thresholds[run->entry->symbol->routine];
+    const bool optimised =
+        run->host != NULL ? run->host->optimised : target != NULL && target->optimised;
+    double before = threshold->plain;
+    if (run->work < threshold->plain || !optimised || run->work >= threshold->work)
+        return run->work < threshold->plain;
+    if (!clb_calls_are_observed())
+        atomic_compare_exchange_strong(&run->entry->symbol->min_work, &before, threshold->work);
+    return true;
 }
 
 CLB_COLD void clb_threshold_decline_all(void)
