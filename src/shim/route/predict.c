@@ -250,9 +250,9 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
 /* Of calls that were predicted anew or are asked about, or all with CLBLAS_SHIM_LEARN=1. */
 static bool learns_of_next(const struct clb_run *run, clb_reason reason)
 {
-    const bool samples =
-        reason == CLB_REASON_COST && clb_decide_times_both(run) &&
-        (!run->is_known || (run->asks && isgreater(run->alone.next, LEAST_SAMPLE)));
+    const double least = run->is_known ? LEAST_SAMPLE : 0; /* 0 is predicted inside another call */
+    const bool samples = reason == CLB_REASON_COST && clb_decide_times_both(run) &&
+                         (!run->is_known || run->asks) && isgreater(run->alone.next, least);
     return (samples || clb_decide_learns()) && !isgreater(run->prediction.next, run->alone.next) &&
            clb_device_expected() != NULL && run->entry->target != NULL &&
            !clb_run_computes_nothing(run) && !clb_call_is_quick(run->call) && !clb_thread_inside;
