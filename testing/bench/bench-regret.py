@@ -60,6 +60,7 @@ RATIOS = ("auto/off", "control/off", "auto/always", "off/always")
 COLUMNS = ("routine", "trans", "m", "n", "k", "nrhs", *TIMES, *RATIOS, "side")
 MOST_CALLS = 1000  # of a group: those of clb_trial_run
 SHORT = 0.1  # seconds of a call that is made several times in a group
+SHORTER = 3  # times as many rounds of calls that are shorter than a group
 TINY = 2e-3  # seconds of a call beside which a report of all that it calls takes long
 READY = 60  # seconds that kernels may take
 MOST_BYTES = min(4 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 6)  # four processes
@@ -267,7 +268,7 @@ class Regret:
                 took["control"] = answer[0]
         times = {mode: [] for mode in TIMES}
         best = min(took.values(), default=math.inf)
-        for turn in range(self.options.reps):
+        for turn in range(self.options.reps * (1 if best > self.options.group else SHORTER)):
             this = {mode: took[mode] for mode in slow}
             for mode in sorted(took, key=next(self.orders).index):
                 if mode in slow or (turn > 0 and times[mode][0] > 2 * best):
