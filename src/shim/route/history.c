@@ -200,7 +200,8 @@ bool clb_history_learn(const struct clb_history_key *key, clb_side side, double 
     entry->passed += fmax(0, seconds);
     if (in_row) {
         entry->next = LATER * entry->calls;
-        entry->left += isnan(seconds) ? 1 : 0;
+        /* Until enough of them count: they may be shorter than was predicted. */
+        entry->left += isnan(seconds) || (entry->left == 0 && isnan(seconds_of(entry, side)));
         spent += fmax(0, seconds - entry->here) - (seconds > 0 ? entry->loss : 0);
     }
     if (in_row && (entry->consecutive > 1 || is_settled(seconds)) &&

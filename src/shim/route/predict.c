@@ -241,7 +241,7 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
         (entry->compared || entry->learnt) && clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
     if (entry->learnt && (counts || clb_decide_learns()))
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
-    if (entry->learnt && seconds > LEAST_SAMPLE &&
+    if (entry->learnt && fmax(seconds, entry->expected) > LEAST_SAMPLE &&
         (!counts || fabs(seconds - entry->expected) > SURPRISE * entry->expected))
         clb_history_decide(&key, NULL);
     clb_thread_state_restore(&thread_state);
