@@ -29,6 +29,7 @@
 #define MUCH_FASTER     3.0
 #define MUCH_FASTER_AT  2 /* sizes, one after the other */
 #define FIRST_CLASS     2
+#define FIRST_PLAIN     0 /* beside a plain library, whose rate depends on the cache */
 #define LAST_CLASS      12
 #define THIN_EACH       3 /* classes, of calls that are not square */
 #define SECONDS         120
@@ -202,11 +203,16 @@ static void show(const struct tuning *tuning, clb_side side, const struct clb_ca
         1e-9 * cost.work * (clb_precision_parts(call->precision) == 2 ? 8 : 2) / seconds, left);
 }
 
+/* As the library finds it in the children. */
+static struct clb_cost_machine owner_of(clb_routine routine)
+{
+    return clb_owner_of(
+        clb_next_get_target(clb_symbol_at(routine, 0), __builtin_return_address(0)));
+}
+
 static void learn(clb_side side, const struct clb_call *call, const double *seconds, size_t count)
 {
-    /* As the library finds it in the children. */
-    const struct clb_cost_machine owner = clb_owner_of(
-        clb_next_get_target(clb_symbol_at(call->routine, 0), __builtin_return_address(0)));
+    const struct clb_cost_machine owner = owner_of(call->routine);
     const struct clb_cost_call cost = clb_cost_describe(call);
     for (size_t i = 0; i < count; i++)
         clb_profile_learn(&owner, side, &cost, seconds[i]);
@@ -260,7 +266,8 @@ static void measure_class(struct tuning *tuning, clb_routine routine, int class,
     for (int shape = 0; shape < (quick ? 1 : CLB_COST_SHAPES) && clb_now() < tuning->end; shape++) {
         struct tune_row *row = &tuning->row[routine][shape];
         struct clb_call call;
-        if (shape % CLB_COST_ASPECTS != 0 && (class - FIRST_CLASS) % THIN_EACH != 0)
+        if (shape % CLB_COST_ASPECTS != 0 && class > FIRST_CLASS &&
+            (class - FIRST_CLASS) % THIN_EACH != 0)
             continue;
         /* Larger sizes are then extrapolated from those that were measured. */
         if (row->much_faster < MUCH_FASTER_AT && make_call(routine, shape, class, &call))
@@ -276,12 +283,14 @@ static bool measure_all(const char *library, bool quick)
     tuning.end = INFINITY; /* the first calls of a kind may wait for kernels */
     for (int i = 0; i < CLB_SIDES; i++)
         tuning.child[i] = start_child(library, (clb_side)i, true);
-    for (int class = FIRST_CLASS; class <= LAST_CLASS; class ++) {
+    const bool plain = !owner_of(CLB_ROUTINE_dgemm).next.optimised;
+    for (int class = plain ? FIRST_PLAIN : FIRST_CLASS; class <= LAST_CLASS;
+         class += class < FIRST_CLASS ? FIRST_CLASS - FIRST_PLAIN : 1) {
         for (int r = 0; r < CLB_ROUTINES && clb_now() < tuning.end; r++) {
             if (is_measured((clb_routine)r, quick))
                 measure_class(&tuning, (clb_routine)r, class, quick);
         }
-        if (class == FIRST_CLASS)
+        if (class == FIRST_CLASS) /* what is measured until then is short */
             tuning.end = clb_now() + tuning.longest;
     }
     clb_bar_clear();
