@@ -13,13 +13,22 @@ CLB_INLINE bool is_plain(const uint source)
     return source == CLB_B_PLAIN || source == CLB_BOTH_PLAIN;
 }
 
-/* Panels of A have whole panels of B in them. */
-#define CLB_SHARES_PANELS (CLB_MW % CLB_NR == 0)
+CLB_INLINE bool is_of_a(const uint source)
+{
+    return source == CLB_B_OF_A || source == CLB_B_OF_A_CONJ;
+}
 
-/* From one depth of a panel with B in it to the next. */
+/* Each column of a micro-tile's B has an address of its own: columns are the caller's, or some are
+ * in one panel of A and some in the next. */
+CLB_INLINE bool is_by_columns(const uint source)
+{
+    return is_plain(source) || (is_of_a(source) && CLB_MW % CLB_NR != 0);
+}
+
+/* From one depth of B to the next. */
 CLB_INLINE uint b_step(const uint source)
 {
-    return source == CLB_B_PACKED ? CLB_NR : CLB_MW;
+    return is_plain(source) ? 1 : source == CLB_B_PACKED ? CLB_NR : CLB_MW;
 }
 
 /* One element of A, at depth `part` of its two where it is complex, times y of B at that depth: for
@@ -100,56 +109,64 @@ CLB_INLINE void multiply_halves(vacc acc[CLB_NR][CLB_MV], global const real *a,
                  CLB_MV / 2, CLB_MV);
 }
 
-/* One element's depths of A, x, vectors 0 ... v1 - 1 of every column: column j of B is at column[j]
- * + p. */
+/* One element's depths of A, x, vectors 0 ... v1 - 1 of every column: column j of B begins at
+ * column[j]. */
 CLB_INLINE void multiply_element(vacc acc[CLB_NR][CLB_MV], const vacc x[CLB_MV],
-                                 global const real *const column[CLB_NR], uint p, const uint v1)
+                                 global const real *const column[CLB_NR], uint p, const uint v1,
+                                 const uint source)
 {
 #pragma unroll
     for (uint part = 0; part < CLB_PARTS; part++) {
 #pragma unroll
         for (uint j = 0; j < CLB_NR; j++) {
-            const vacc y = (vacc)(column[j][p + part]);
+            const vacc y = (vacc)(column[j][(p + part) * b_step(source)]);
 #pragma unroll
             for (uint i = 0; i < v1; i++)
-                acc[j][i] = multiply_part(x, y, acc[j][i], i, part, false);
+                acc[j][i] = multiply_part(x, y, acc[j][i], i, part, source == CLB_B_OF_A_CONJ);
         }
     }
 }
 
 /* The same with x in a packed panel. */
 CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
-                              global const real *const column[CLB_NR], uint p, const uint v1)
+                              global const real *const column[CLB_NR], uint p, const uint v1,
+                              const uint source)
 {
     vacc x[CLB_MV];
 #pragma unroll
     for (uint i = 0; i < v1; i++)
         x[i] = load_acc(a + i * CLB_VL);
-    multiply_element(acc, x, column, p, v1);
+    multiply_element(acc, x, column, p, v1, source);
 }
 
-/* The columns of a micro-tile's B.  Where it is not packed element (p, j) is b[p + j*ldb], and
- * columns that don't exist are the last one. */
+/* The columns of a micro-tile's B.  Where they have addresses of their own those that don't exist
+ * are the last one; they are ldb apart, or in panels of A, the first in row `first` of one, so much
+ * from the end of a panel's row to that of the next panel. */
 CLB_INLINE void find_columns(global const real *column[CLB_NR], global const real *b, size_t ldb,
-                             uint columns, const uint source)
+                             uint columns, uint first, const uint source)
 {
 #pragma unroll
-    for (uint j = 0; j < CLB_NR; j++)
-        column[j] = b + (is_plain(source) ? min(j, columns - 1) * ldb : j);
+    for (uint j = 0; j < CLB_NR; j++) {
+        const uint exists = is_by_columns(source) ? min(j, columns - 1) : j;
+        column[j] = b + (is_plain(source) ? exists * ldb : exists);
+        if (is_by_columns(source) && !is_plain(source))
+            column[j] += (first + exists) / CLB_MW * ldb;
+    }
 }
 
-/* The same for a B that is not packed, of exactly kc rows. */
-CLB_INLINE void multiply_direct(vacc acc[CLB_NR][CLB_MV], global const real *a,
-                                global const real *const column[CLB_NR], uint kc)
+/* The same for a B by columns, of exactly kc rows. */
+CLB_INLINE void multiply_columns(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                                 global const real *const column[CLB_NR], uint kc,
+                                 const uint source)
 {
     uint p = 0;
     for (; p + CLB_KU <= kc; p += CLB_KU)
 #pragma unroll
         for (uint u = 0; u < CLB_KU; u += CLB_PARTS)
-            multiply_step(acc, a + (p + u) * CLB_MW, column, p + u, CLB_MV);
+            multiply_step(acc, a + (p + u) * CLB_MW, column, p + u, CLB_MV, source);
 #pragma unroll 1
     for (; p < kc; p += CLB_PARTS)
-        multiply_step(acc, a + p * CLB_MW, column, p, CLB_MV);
+        multiply_step(acc, a + p * CLB_MW, column, p, CLB_MV, source);
 }
 
 /* The same where A is real and the rows of the second of a column's two vectors don't exist. An
@@ -157,10 +174,9 @@ CLB_INLINE void multiply_direct(vacc acc[CLB_NR][CLB_MV], global const real *a,
 CLB_INLINE void multiply_first(vacc acc[CLB_NR][CLB_MV], global const real *a,
                                global const real *const column[CLB_NR], uint kc, const uint source)
 {
-    const uint step = is_plain(source) ? 1 : b_step(source);
 #pragma unroll 1
     for (uint p = 0; p < kc; p++)
-        multiply_step(acc, a + p * CLB_MW, column, p * step, 1);
+        multiply_step(acc, a + p * CLB_MW, column, p, 1, source);
 }
 
 /* Between the two parts of a column's numbers and pairs of them. */
@@ -252,7 +268,7 @@ CLB_INLINE void copy_column(vacc x[CLB_MV], global const real *a, plain_a place,
         place.panel[p / CLB_PARTS * CLB_MV + i] = x[i];
 }
 
-/* As multiply_direct where A is not packed either; `rows` of the panel exist.  The copy costs the
+/* As multiply_columns where A is not packed either; `rows` of the panel exist.  The copy costs the
  * first micro-tile nothing but its misses: it multiplies what it copies.  Loops of one element are
  * short enough for the processor, and in longer ones LLVM 15 loads what does not fit into
  * registers. */
@@ -265,7 +281,7 @@ CLB_INLINE void multiply_plain(vacc acc[CLB_NR][CLB_MV], global const real *a, p
         for (; p < kc; p += CLB_PARTS) {
             prefetch_run(a + (p / CLB_PARTS + CLB_PACK_AHEAD) * place.lda, CLB_MR);
             copy_column(x, a, place, p, CLB_MR);
-            multiply_element(acc, x, column, p, CLB_MV);
+            multiply_element(acc, x, column, p, CLB_MV, CLB_BOTH_PLAIN);
         }
         return;
     }
@@ -276,19 +292,20 @@ CLB_INLINE void multiply_plain(vacc acc[CLB_NR][CLB_MV], global const real *a, p
     if (CLB_HAS_HALVES && rows <= CLB_VL) {
 #pragma unroll 1
         for (; p < kc; p++)
-            multiply_element(acc, place.panel + p * CLB_MV, column, p, 1);
+            multiply_element(acc, place.panel + p * CLB_MV, column, p, 1, CLB_BOTH_PLAIN);
         return;
     }
 #pragma unroll 1
     for (; p < kc; p += CLB_PARTS)
-        multiply_element(acc, place.panel + p / CLB_PARTS * CLB_MV, column, p, CLB_MV);
+        multiply_element(acc, place.panel + p / CLB_PARTS * CLB_MV, column, p, CLB_MV,
+                         CLB_BOTH_PLAIN);
 }
 
 /* One micro-tile, of which rows x columns are valid, over kc steps; b_next is what follows b. */
 CLB_INLINE void update_tile(global const real *a, plain_a place, global const real *b,
-                            global const real *b_next, size_t ldb, uint kc, halves ends, real alpha,
-                            real beta, global real *c, size_t ldc, uint rows, uint columns,
-                            const uint source)
+                            global const real *b_next, size_t ldb, uint first, uint kc, halves ends,
+                            real alpha, real beta, global real *c, size_t ldc, uint rows,
+                            uint columns, const uint source)
 {
     const bool in_order = beta == CLB_IN_ORDER;
     vacc acc[CLB_NR][CLB_MV];
@@ -315,13 +332,13 @@ CLB_INLINE void update_tile(global const real *a, plain_a place, global const re
         for (uint i = 0; i < CLB_MR; i += CLB_LINE)
             CLB_PREFETCH_WRITE(soon + j * ldc + i);
     global const real *column[CLB_NR];
-    find_columns(column, b, ldb, columns, source);
+    find_columns(column, b, ldb, columns, first, source);
     if (source == CLB_BOTH_PLAIN)
         multiply_plain(acc, a, place, column, kc, rows);
     else if (CLB_HAS_HALVES && rows <= CLB_VL)
         multiply_first(acc, a, column, kc, source);
-    else if (source == CLB_B_PLAIN)
-        multiply_direct(acc, a, column, kc);
+    else if (is_by_columns(source))
+        multiply_columns(acc, a, column, kc, source);
     else
         multiply_halves(acc, a, b, b_next, kc, ends, source);
 #pragma unroll
@@ -468,7 +485,8 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
                         panel_of_a(pa, lda, kp, i, first, source), (plain_a){lda, panel, j == j0},
                         panel_of_b(pb, ldb, kp, j, first, source),
                         panel_of_b(pb, ldb, kp, j + CLB_NR < j1 ? j + CLB_NR : j0, first, source),
-                        ldb, last - first, get_halves(cut, i, first, last), alpha,
+                        is_of_a(source) ? CLB_MW * kp - CLB_MW : ldb, j % CLB_MW, last - first,
+                        get_halves(cut, i, first, last), alpha,
                         begins || beta == CLB_IN_ORDER ? beta : 1, c + j * ldc + i, ldc, i1 - i,
                         j1 - j, source);
             }

@@ -424,8 +424,13 @@ CLB_INLINE void pack_crossing(global const real *src, size_t ld, uint w, uint k,
                                                            : 0;
 }
 
-/* What is not zero, and as much of the zeros beside it as clb_gemm_skip reads: panels up to where
- * they meet the diagonal, in steps of CLB_KU, and where they cross it element by element. */
+/* Columns of B before or after a panel of A that a micro-tile of clb_gemm_syrk may have, in real
+ * depths: their depths are read of the panel, too. */
+#define CLB_STRADDLE (CLB_MW % CLB_NR == 0 ? 0 : CLB_PARTS * (CLB_NR - 1))
+
+/* What is not zero, and as much of the zeros beside it as clb_gemm_skip and clb_gemm_syrk read:
+ * panels up to where they meet the diagonal, in steps of CLB_KU, and where they cross it element by
+ * element. */
 CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k, global real *dst,
                               const uint W, const uint G, const bool by_rows, uint conj,
                               triangle shape)
@@ -435,13 +440,13 @@ CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k,
     const int p0 = (int)all.p0, p1 = (int)all.p1;
     const bool low = shape.kind & CLB_TRIANGLE_LOW;
     /* Depths from the first panel's beginning and to the last one's end. */
-    const uint first = down_to_step((int)(all.q0 * W) * CLB_PARTS + diagonal, p0, p1);
-    const uint last = up_to_step((int)(all.q1 * W) * CLB_PARTS + diagonal, p0, p1);
+    const int begin = diagonal - CLB_STRADDLE, end = diagonal + CLB_STRADDLE;
+    const uint first = down_to_step((int)(all.q0 * W) * CLB_PARTS + begin, p0, p1);
+    const uint last = up_to_step((int)(all.q1 * W) * CLB_PARTS + end, p0, p1);
     /* In the last turn what all panels have, in one go. */
     for (uint q = all.q0; q <= all.q1; q++) {
-        const int meets = (int)(q * W) * CLB_PARTS + diagonal;
-        const uint near = down_to_step(meets, p0, p1);
-        const uint far = up_to_step(meets + (int)W * CLB_PARTS, p0, p1);
+        const uint near = down_to_step((int)(q * W) * CLB_PARTS + begin, p0, p1);
+        const uint far = up_to_step((int)((q + 1) * W) * CLB_PARTS + end, p0, p1);
         pack_share s = {q, q + 1, low ? first : far, low ? near : last, all.past};
         if (q == all.q1)
             s = (pack_share){all.q0, all.q1, low ? all.p0 : last, low ? first : all.p1, all.past};
@@ -577,7 +582,6 @@ CLB_KERNEL void clb_gemm_nn(uint m, uint n, uint k, real alpha, real beta, globa
 
 CLB_SKIP_KERNEL(clb_gemm_skip, CLB_B_PACKED)
 
-#if CLB_SHARES_PANELS
 /*
  * The same with B in packed panels of A: the columns are rows that begin where a panel does.
  * B = A^T in clb_gemm_syrk and A^H in clb_gemm_herk.  `kind` may be 0.  The sums are the other
@@ -586,5 +590,4 @@ CLB_SKIP_KERNEL(clb_gemm_skip, CLB_B_PACKED)
 CLB_SKIP_KERNEL(clb_gemm_syrk, CLB_B_OF_A)
 #if CLB_COMPLEX
 CLB_SKIP_KERNEL(clb_gemm_herk, CLB_B_OF_A_CONJ)
-#endif
 #endif

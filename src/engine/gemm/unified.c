@@ -67,7 +67,7 @@ static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct c
 {
     size_t terms = problem->terms;
     bool adjoint = false;
-    if (problem->region == CLB_REGION_FULL || !clb_gemm_shares_panels(variant) ||
+    if (problem->region == CLB_REGION_FULL || !variant->family->has_skip ||
         plan->kept != CLB_OPERAND_A || plan->tile_rows > 1 ||
         (terms > 1 && plan->slots[CLB_OPERAND_A] < plan->slabs))
         return CLB_OP_N;

@@ -488,7 +488,10 @@ static clb_status check_skip(const struct skip_check *check, const struct skip_w
 {
     const size_t n = check->n, element = clb_precision_size(check->variant->precision);
     unsigned char *other = check->host + check->bytes, *all = other + check->bytes;
+    const struct clb_chunk stale = {0}; /* what is where nothing will be packed */
     clb_status status = skip_multiply(check, way, true, all);
+    CLB_THEN(status, skip_pack(check, CLB_OPERAND_A, stale, true, 1));
+    CLB_THEN(status, skip_pack(check, CLB_OPERAND_B, stale, true, 1));
     CLB_THEN(status, skip_multiply(check, way, false, other));
     for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
         const bool wanted = way->cut.kind == CLB_SKIP_LOWER   ? e % n >= e / n
@@ -540,7 +543,12 @@ static bool set_way(const struct skip_check *check, size_t i, struct skip_way *w
         return true;
     way->shared = i / 2 == 1 ? CLB_OP_T : CLB_OP_C;
     way->b.conjugated = way->shared == CLB_OP_C;
-    return clb_gemm_shares_panels(check->variant) && i < (complex ? 6 : 4);
+    if (i % 2 != 0) { /* a triangle's square */
+        way->cut.kind |= CLB_SKIP_A_BEGIN | CLB_SKIP_B_BEGIN;
+        way->a.triangle = way->b.triangle = CLB_TRIANGLE_HIGH;
+        way->packs = true;
+    }
+    return i < (complex ? 6 : 4);
 }
 
 size_t clb_gemm_check_order(const struct clb_gemm_variant *variant)
@@ -570,7 +578,7 @@ clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gem
     const struct clb_check_size sizes[] = {{.n = n + 1},     {.n = 1},     {.n = 2}, {.n = n - 1},
                                            {.n = n},         {.n = m - 1}, {.n = m}, {.n = m + 1},
                                            {.n = 2 * m + 3}, {.n = all}};
-    struct clb_program_check program = {"triangular products 2", runtime, variant->program, false};
+    struct clb_program_check program = {"triangular products 3", runtime, variant->program, false};
     const size_t matrix = all * all * clb_precision_size(variant->precision);
     const size_t bytes[] = {matrix, clb_packed_bytes(variant, CLB_OPERAND_A, all, all),
                             clb_packed_bytes(variant, CLB_OPERAND_B, all, all), matrix};

@@ -159,9 +159,6 @@ size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
 /* Most rows of A or columns of B in one launch, no wider than prelaunch.c's; SIZE_MAX: no limit. */
 size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role);
 
-/* Whether panels of A consist of whole panels of B and a kernel can read B from them. */
-bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant);
-
 /* Work-items of a group; 0 in families whose groups have one. */
 size_t clb_gemm_group(const struct clb_gemm_family *family, const size_t *value);
 /* The launches that pack w x k elements, and that multiply to m x n. */
@@ -275,7 +272,7 @@ struct clb_product {
      * time uses. Ignored with in_order, cut and b_op_of_a. */
     size_t part;
     cl_mem parts;
-    clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C only where clb_gemm_shares_panels; else CLB_OP_N */
+    clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C only where has_skip; else CLB_OP_N */
     bool add, subtract;
     /* With subtract: subtract products of elements one after the other. Not for split families. */
     bool in_order;

@@ -54,12 +54,6 @@ size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role 
     return wanted == 0 ? SIZE_MAX : clb_round_up(wanted, clb_gemm_unit(variant, role));
 }
 
-bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant)
-{
-    return variant->family->has_skip &&
-           panel_width(variant, CLB_OPERAND_A) % panel_width(variant, CLB_OPERAND_B) == 0;
-}
-
 /* The size of one panel of depth k in kernel units, which are bytes or real elements. */
 static size_t panel_units(const struct clb_gemm_variant *variant, clb_operand_role role, size_t k)
 {

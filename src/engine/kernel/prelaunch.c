@@ -159,9 +159,7 @@ clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
     clb_status status = prelaunch_packs(queue_set, variant, CLB_TRIANGLE_LOW);
     CLB_THEN(status, prelaunch_product(queue_set, variant,
                                        (struct clb_product){.cut.kind = CLB_SKIP_LOWER}));
-    for (int op = CLB_OP_T; op <= (complex ? CLB_OP_C : CLB_OP_T) && status == CLB_OK &&
-                            clb_gemm_shares_panels(variant);
-         op++)
+    for (int op = CLB_OP_T; op <= (complex ? CLB_OP_C : CLB_OP_T) && status == CLB_OK; op++)
         status =
             prelaunch_product(queue_set, variant, (struct clb_product){.b_op_of_a = (clb_op)op});
     return status;

@@ -260,44 +260,36 @@ static struct clb_chunk triangle_chunk(const struct inverse_run *inverting, size
 }
 
 /* Multiply the packed rows [first, end) of A with columns [j0, j0 + cols) of B = A^H, which are
- * read from them or packed. */
+ * read from them. */
 static clb_status square_columns_of(struct inverse_run *inverting, size_t p0, size_t depth,
                                     size_t j0, size_t cols, size_t first, size_t end)
 {
     const struct clb_workspace *workspace = &inverting->run.workspace;
     const struct clb_gemm_variant *variant = workspace->variant;
     const struct clb_dmat *y = &inverting->y;
-    bool shares = clb_gemm_shares_panels(variant), upper = inverting->call->upper;
-    const struct clb_order order = {.queue = workspace->queue};
+    bool upper = inverting->call->upper;
     struct clb_product product = {
         .n = cols,
         .k = depth,
         .a = workspace->packed_a->mem,
-        .b = shares ? workspace->packed_a->mem : workspace->packed_b->mem,
-        .b_offset = shares ? clb_packed_offset(variant, CLB_OPERAND_A, j0, depth) : 0,
+        .b = workspace->packed_a->mem,
+        .b_offset = clb_packed_offset(variant, CLB_OPERAND_A, j0, depth),
         .c = y->mem,
         .ldc = y->ld,
-        .b_op_of_a = !shares                                       ? CLB_OP_N
-                     : clb_precision_parts(variant->precision) > 1 ? CLB_OP_C
-                                                                   : CLB_OP_T,
+        .b_op_of_a = clb_precision_parts(variant->precision) > 1 ? CLB_OP_C : CLB_OP_T,
         .add = p0 + depth < inverting->call->n,
         .cut = {.kind =
                     CLB_SKIP_A_BEGIN | CLB_SKIP_B_BEGIN | (upper ? CLB_SKIP_UPPER : CLB_SKIP_LOWER),
                 .b = (ptrdiff_t)j0 - (ptrdiff_t)p0}};
     clb_status status = CLB_OK;
-    if (!shares) {
-        struct clb_chunk chunk = triangle_chunk(inverting, j0, p0);
-        chunk.conjugated = !chunk.conjugated;
-        status = clb_gemm_pack(workspace->queue_set, variant, CLB_OPERAND_B, &chunk, cols, depth,
-                               product.b, 0, NULL, order);
-    }
     for (size_t i = first; i < end && status == CLB_OK; i += product.m) {
         product.m = clb_min(workspace->max_m, end - i);
         product.a_offset = clb_packed_offset(variant, CLB_OPERAND_A, i, depth);
         product.c_offset = y->offset + i + j0 * y->ld;
         product.cut.a = (ptrdiff_t)i - (ptrdiff_t)p0;
         product.cut.c = (ptrdiff_t)i - (ptrdiff_t)j0;
-        status = clb_gemm_multiply(workspace->queue_set, variant, &product, order);
+        status = clb_gemm_multiply(workspace->queue_set, variant, &product,
+                                   (struct clb_order){.queue = workspace->queue});
     }
     return status;
 }
@@ -311,8 +303,6 @@ static clb_status square_triangle(struct inverse_run *inverting)
     bool upper = inverting->call->upper;
     size_t n = inverting->call->n, width = square_columns(variant);
     size_t unit = clb_gemm_unit(variant, CLB_OPERAND_A);
-    if (!clb_gemm_shares_panels(variant)) /* those that there is memory for */
-        width = clb_min(width, workspace->max_n);
     size_t slab =
         clb_round_up(clb_div_up(n, clb_div_up(n, workspace->max_k)), clb_gemm_depth_unit(variant));
     clb_status status = CLB_OK;

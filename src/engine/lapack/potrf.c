@@ -59,8 +59,8 @@ static bool wants_block(const struct potrf_run *chol)
 static bool may_keep(const struct potrf_run *chol)
 {
     const struct clb_gemm_variant *variant = chol->run.variant;
-    return clb_gemm_shares_panels(variant) &&
-           chol->nb % clb_gemm_unit(variant, CLB_OPERAND_A) == 0 && !wants_block(chol);
+    return variant->family->has_skip && chol->nb % clb_gemm_unit(variant, CLB_OPERAND_A) == 0 &&
+           !wants_block(chol);
 }
 
 /* Where rows from `row` on of kept panel k are. */
