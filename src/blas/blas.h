@@ -310,8 +310,10 @@ struct clb_host_blas {
      * for has it. NULL: the library has none, or it is not needed. Where the OpenCL device is the
      * CPU, hold the library's threads while it factors panels. */
     clb_host_function *of[CLB_KINDS];
-    /* The results of xGEQRF, faster where n is small. False: no memory, and nothing was done. */
-    bool (*geqrt)(const struct clb_host_blas *host, const struct clb_call *call);
+    /* The results of xGEQRF, faster where n is small; unless t is NULL, also T of all reflectors as
+     * one block, with zeros below the diagonal. False: no memory, and nothing was done. */
+    bool (*geqrt)(const struct clb_host_blas *host, const struct clb_call *call, void *t,
+                  size_t ldt);
     /* Have the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
      * threads spin for 25 ms after a call (see src/shim/next/host_blas.c). False: nothing to
      * release. */

@@ -173,13 +173,28 @@ static clb_status enqueue_s(struct clb_reflectors *reflectors, size_t k)
     return status == CLB_OK ? clb_dmat_update(reflectors->workspace, &product) : status;
 }
 
+void *clb_reflectors_host_t(const struct clb_reflectors *reflectors, size_t k)
+{
+    return (char *)reflectors->host->host + k * reflectors->t.ld * reflectors->element;
+}
+
+clb_status clb_reflectors_send(struct clb_reflectors *reflectors, size_t first, size_t end)
+{
+    const struct clb_dmat *t = &reflectors->t;
+    const size_t column = t->ld * reflectors->element;
+    return clb_queue_write(
+        reflectors->workspace->queue, t->mem,
+        CLB_LINE(t->offset * reflectors->element + first * column, (end - first) * column),
+        clb_reflectors_host_t(reflectors, first), NULL, NULL);
+}
+
 clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, size_t end)
 {
     struct clb_queue *queue = reflectors->workspace->queue;
     const struct clb_dmat *t = &reflectors->t;
     size_t element = reflectors->element, bytes = (end - first) * t->ld * element;
     size_t offset = (t->offset + first * t->ld) * element;
-    char *host = (char *)reflectors->host->host + first * t->ld * element;
+    char *host = clb_reflectors_host_t(reflectors, first);
     clb_status status = CLB_OK;
     for (size_t k = first; k < end && status == CLB_OK; k += reflectors->nb)
         status = enqueue_s(reflectors, k);
@@ -188,8 +203,7 @@ clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, 
         form_t(reflectors->workspace->variant->precision, count_at(reflectors, k),
                (const char *)reflectors->tau + k * element, host + (k - first) * t->ld * element,
                t->ld);
-    CLB_THEN(status, clb_queue_write(queue, t->mem, CLB_LINE(offset, bytes), host, NULL, NULL));
-    return status;
+    return status == CLB_OK ? clb_reflectors_send(reflectors, first, end) : status;
 }
 
 /* ---- products ---- */

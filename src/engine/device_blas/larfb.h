@@ -33,6 +33,11 @@ clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_wor
                                size_t extent) CLB_MUST_CHECK;
 void clb_reflectors_close(struct clb_reflectors *reflectors, bool idle);
 
+/* Where the CPU may put T of the block that begins with column k, with zeros below its diagonal. */
+void *clb_reflectors_host_t(const struct clb_reflectors *reflectors, size_t k);
+/* Copy T of the blocks in columns [first, end) from there to the device. */
+clb_status clb_reflectors_send(struct clb_reflectors *reflectors, size_t first,
+                               size_t end) CLB_MUST_CHECK;
 /* Compute T of the blocks in columns [first, end), whose vectors are on the device. Waits for S. */
 clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first,
                                size_t end) CLB_MUST_CHECK;

@@ -20,6 +20,7 @@ struct qr_run {
     const struct clb_host_blas *next;
     struct clb_factors *result;
     size_t inner; /* min(m, n) */
+    bool has_t;   /* of the latest panel, in the reflectors' host memory */
     struct clb_panels panels;
 
     /* xORGQR */
@@ -71,7 +72,7 @@ static size_t geqrf_width(const void *context, size_t k)
 
 static void geqrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld)
 {
-    const struct qr_run *qr = context;
+    struct qr_run *qr = context;
     const struct clb_host_blas *next = qr->next;
     struct clb_call part = clb_call_of(clb_routine_of(CLB_KIND_geqrf, qr->call->precision, false));
     part.m = qr->x.rows - k;
@@ -79,9 +80,13 @@ static void geqrf_factor(void *context, size_t k, size_t width, void *panel, siz
     part.a = panel;
     part.lda = ld;
     part.tau = (char *)qr->result->tau + k * qr->run.element;
-    /* xGEQRF is unblocked for so few columns, so xGEQRT is used where there is one. */
-    if (next->geqrt == NULL || !next->geqrt(next, &part))
+    /* xGEQRF is unblocked for so few columns, so xGEQRT is used where there is one. Its T costs
+     * less than that of clb_reflectors_form where the device is the CPU. */
+    void *t = qr->run.discrete ? NULL : clb_reflectors_host_t(&qr->reflectors, k);
+    const bool has_t = next->geqrt != NULL && next->geqrt(next, &part, t, qr->reflectors.t.ld);
+    if (!has_t)
         clb_host_call(next, &part);
+    qr->has_t = has_t && t != NULL;
     qr->result->host_work +=
         clb_work_of(CLB_STEM_geqrf, (double)part.m, (double)width, (double)clb_min(part.m, width));
 }
@@ -90,7 +95,10 @@ static clb_status geqrf_prepare(void *context, size_t k, size_t width)
 {
     struct qr_run *qr = context;
     size_t first = k + width;
-    return first < qr->x.cols ? clb_reflectors_form(&qr->reflectors, k, first) : CLB_OK;
+    if (first >= qr->x.cols)
+        return CLB_OK;
+    return qr->has_t ? clb_reflectors_send(&qr->reflectors, k, first)
+                     : clb_reflectors_form(&qr->reflectors, k, first);
 }
 
 static clb_status geqrf_apply(void *context, size_t k, size_t width, size_t first, size_t count,

@@ -287,24 +287,33 @@ typedef void geqrt_function(const void *m, const void *n, const void *nb, void *
 /* Columns of a block of xGEQRT, the order of a triangular factor, whose diagonal is tau. */
 #define BLOCK ((size_t)32)
 
-static bool host_geqrt(const struct clb_host_blas *host, const struct clb_call *p)
+static bool host_geqrt(const struct clb_host_blas *host, const struct clb_call *p, void *t,
+                       size_t ldt)
 {
     const struct clb_next_blas *next = host->context;
     size_t element = clb_precision_size(p->precision), count = clb_min(p->m, p->n);
-    size_t block = clb_min(BLOCK, count);
-    char *memory = malloc((count + p->n) * block * element);
+    size_t block = t != NULL ? count : clb_min(BLOCK, count);
+    char *memory = malloc((count + p->n) * block * element), *work = memory;
     if (memory == NULL)
         return false;
+    if (t == NULL) {
+        t = memory;
+        ldt = block;
+        work += count * block * element;
+    }
+    for (size_t i = 0; i < count; i++)
+        memset((char *)t + i * ldt * element, 0, block * element);
     struct arguments to = {.wide = next->geqrt->ilp64};
     add_integer(&to, (int64_t)p->m);
     add_integer(&to, (int64_t)p->n);
     add_integer(&to, (int64_t)block);
     add_integer(&to, (int64_t)p->lda);
+    add_integer(&to, (int64_t)ldt);
     union integer *const x = to.integers, info;
-    ((geqrt_function *)next->geqrt->function)(&x[0], &x[1], &x[2], p->a, &x[3], memory, &x[2],
-                                              memory + count * block * element, &info);
+    ((geqrt_function *)next->geqrt->function)(&x[0], &x[1], &x[2], p->a, &x[3], t, &x[4], work,
+                                              &info);
     for (size_t i = 0; i < count; i++)
-        memcpy((char *)p->tau + i * element, memory + (i * block + i % block) * element, element);
+        memcpy((char *)p->tau + i * element, (char *)t + (i * ldt + i % block) * element, element);
     free(memory);
     return true;
 }
