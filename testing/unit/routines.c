@@ -667,15 +667,29 @@ static void one_panel(void *unused)
 static int geqrt_calls;
 static bool geqrt_fails;
 
-static bool call_geqrt(const struct clb_host_blas *host, const struct clb_call *p)
+static bool call_geqrt(const struct clb_host_blas *host, const struct clb_call *p, void *t,
+                       size_t ldt)
 {
     double work[4096];
+    const double *a = p->a, *tau = p->tau;
     struct clb_host_blas with_work = *host;
     with_work.work = work;
     with_work.lwork = (int64_t)p->n;
     geqrt_calls++;
     if (!geqrt_fails)
         host->of[CLB_KIND_geqrf](&with_work, p);
+    for (size_t j = 0; !geqrt_fails && t != NULL && j < p->n; j++) {
+        double *y = (double *)t + j * ldt;
+        for (size_t i = 0; i < p->n; i++)
+            y[i] = i == j ? tau[j] : 0;
+        for (size_t i = 0; i < j; i++) {
+            double dot = a[j + i * p->lda]; /* of reflectors i and j */
+            for (size_t r = j + 1; r < p->m; r++)
+                dot += a[r + i * p->lda] * a[r + j * p->lda];
+            for (size_t r = 0; r <= i; r++)
+                y[r] -= tau[j] * dot * ((double *)t)[r + i * ldt];
+        }
+    }
     return !geqrt_fails;
 }
 
