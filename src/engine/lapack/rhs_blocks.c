@@ -26,7 +26,7 @@ static struct clb_workspace_limits solve_limits_of(const struct clb_solve *solve
     size_t n = clb_solve_order(solve);
     struct clb_workspace_limits limits =
         clb_solve_limits(n, solve->call.right, clb_solve_part(solve));
-    limits.triangle = triangles->steps * clb_round_up(n, CLB_MAX_BLOCK);
+    limits.triangle = triangles->steps * (n + CLB_MAX_BLOCK); /* whole blocks of each */
     return limits;
 }
 
