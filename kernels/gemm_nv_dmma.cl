@@ -22,6 +22,8 @@
  *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR) * parts
  *
  * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
+ *
+ * With CLB_RAW there are other kernels instead, which read unpacked operands: see below.
  */
 
 /* 1: bulk copies. 2: copies of 16 bytes. */
@@ -57,6 +59,8 @@
 
 #include "nv_copy.h"
 #include "nv_mma.h"
+
+#if !CLB_RAW
 
 /*
  * One block of the packed operand. Eight rows by four depths are read at a time, so every 32-byte
@@ -113,6 +117,8 @@ CLB_DMMA_KERNEL(clb_pack_a_t, pack_a, ld, 1, CLB_PARTS)
 CLB_DMMA_KERNEL(clb_pack_b_n, pack_b, 1, ld, 1)
 CLB_DMMA_KERNEL(clb_pack_b_t, pack_b, ld, 1, 1)
 
+#endif
+
 /* A row of fragments of C plus a fragment of A times those of B. */
 static inline void multiply_row(const double a[8], double b[CLB_FN][4], double acc[CLB_FN][4],
                                 local double *exchange)
@@ -131,40 +137,6 @@ static inline void multiply_row(const double a[8], double b[CLB_FN][4], double a
         mma_m8n8k4(acc[j] + 2 * h, a[2 * q + h], b[j][q], exchange);
     }
 #endif
-}
-
-/* la, lb: this lane's first element of the warp's rows and columns in the stage. */
-static inline void multiply_tile(local const double2 *la, local const double2 *lb,
-                                 double acc[CLB_FM][CLB_FN][4], local double *exchange)
-{
-#pragma unroll
-    for (uint d = 0; d < CLB_KU / 16; d++) {
-        double b[CLB_FN][4];
-
-#pragma unroll
-        for (uint j = 0; j < CLB_FN; j++) {
-#pragma unroll
-            for (uint h = 0; h < 2; h++) {
-                double2 v = lb[(d * (CLB_NR / 8) + j) * 64 + h * 32];
-
-                b[j][2 * h] = v.x;
-                b[j][2 * h + 1] = v.y;
-            }
-        }
-#pragma unroll
-        for (uint i = 0; i < CLB_FM; i++) {
-            double a[8];
-
-#pragma unroll
-            for (uint h = 0; h < 4; h++) {
-                double2 v = la[(d * (CLB_MR / 16) + i) * 128 + h * 32];
-
-                a[2 * h] = v.x;
-                a[2 * h + 1] = v.y;
-            }
-            multiply_row(a, b, acc[i], exchange);
-        }
-    }
 }
 
 /* acc = -C. */
@@ -212,6 +184,42 @@ static inline void store_tile(double acc[CLB_FM][CLB_FN][4], uint m, uint n, dou
 
             if (i0 + i < CLB_FM && r < m && s < n)
                 c[r + s * ldc] = fma(alpha, acc[i0 + i][j][e % 4], beta * out[i][j][e % 4]);
+        }
+    }
+}
+
+#if !CLB_RAW
+
+/* la, lb: this lane's first element of the warp's rows and columns in the stage. */
+static inline void multiply_tile(local const double2 *la, local const double2 *lb,
+                                 double acc[CLB_FM][CLB_FN][4], local double *exchange)
+{
+#pragma unroll
+    for (uint d = 0; d < CLB_KU / 16; d++) {
+        double b[CLB_FN][4];
+
+#pragma unroll
+        for (uint j = 0; j < CLB_FN; j++) {
+#pragma unroll
+            for (uint h = 0; h < 2; h++) {
+                double2 v = lb[(d * (CLB_NR / 8) + j) * 64 + h * 32];
+
+                b[j][2 * h] = v.x;
+                b[j][2 * h + 1] = v.y;
+            }
+        }
+#pragma unroll
+        for (uint i = 0; i < CLB_FM; i++) {
+            double a[8];
+
+#pragma unroll
+            for (uint h = 0; h < 4; h++) {
+                double2 v = la[(d * (CLB_MR / 16) + i) * 128 + h * 32];
+
+                a[2 * h] = v.x;
+                a[2 * h + 1] = v.y;
+            }
+            multiply_row(a, b, acc[i], exchange);
         }
     }
 }
@@ -358,120 +366,151 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
                tile.y * CLB_NR + wn * CLB_WARP_N + lane % 4 * 2);
 }
 
-#if CLB_RAW
+#else
 
 /*
- * clb_gemm_nn, _nt, _tn and _tt, for double precision: C = alpha*A*B + beta*C with A and B as BLAS
- * has them, in place of packing where an element is multiplied with few others. Same launch, same
- * sums, same bits as clb_gemm. A is `n` when its rows are contiguous, B when its depths are.
+ * CLB_RAW, instead of the kernels above: clb_gemm_nn and _nt, or with CLB_TURNED _tn and _tt, C =
+ * alpha*A*B + beta*C with A and B as BLAS has them, in place of packing where an element is
+ * multiplied with few others. Same launch, same sums, same bits as clb_gemm. A is `n` when its rows
+ * are contiguous, B when its depths are. Complex operands have one more argument, before `part`:
+ * 1 asks for the conjugate of A, 2 for that of B.
  *
- * In local memory element (i, p) of an operand is at i + p*(W + 4), or at p + i*(CLB_KU + 4) where
- * depths are contiguous: so copies are conflict-free, and so are the reads of a half-warp, whose
- * lanes have 4 rows and 4 depths.
+ * Local memory has lines of what is contiguous: a tile's rows at one depth of the caller's operand,
+ * or a step's depths of one of its rows (CLB_TURNED of A). With these pitches copies are
+ * conflict-free, and so are the reads of a half-warp, whose lanes have 4 rows and 4 depths. A
+ * complex element is the pair that it is in the caller's matrix. The lane takes from it what
+ * operand.h's real operand has there: re or im, and its sign, depend on the lane alone.
  */
-#if CLB_COMPLEX
-#error "complex operands are packed"
+#ifndef CLB_TURNED
+#define CLB_TURNED 0
 #endif
 
-#define CLB_RAW_PITCH(width, turned) ((turned) ? CLB_KU + 4 : (width) + 4)
-#define CLB_RAW_SIZE(width, turned)  (CLB_RAW_PITCH(width, turned) * ((turned) ? (width) : CLB_KU))
+#define CLB_RAW_LENGTH(of_a, turned) ((turned) ? CLB_KU : (of_a) ? CLB_MR : CLB_NR * CLB_PARTS)
+#define CLB_RAW_LINES(of_a, turned) \
+    ((turned) ? ((of_a) ? CLB_MR / CLB_PARTS : CLB_NR) : CLB_KU / CLB_PARTS)
+#define CLB_RAW_PITCH(of_a, turned) \
+    (CLB_RAW_LENGTH(of_a, turned) + ((of_a) || (turned) ? 4 : 4 * CLB_PARTS))
+#define CLB_RAW_SIZE(of_a, turned) (CLB_RAW_PITCH(of_a, turned) * CLB_RAW_LINES(of_a, turned))
 
 /* The depths of one step of a tile's operand: rows below w and depths below k exist. `pairs`: all
- * columns begin at multiples of 16 bytes. */
-CLB_INLINE void fetch_raw(global const double *from, ulong ld, uint width, bool turned, bool pairs,
+ * lines begin at multiples of 16 bytes. */
+CLB_INLINE void fetch_raw(global const double *from, ulong ld, bool of_a, bool turned, bool pairs,
                           uint w, uint k, local double *to)
 {
-    const uint pitch = CLB_RAW_PITCH(width, turned);
-    const uint line = turned ? CLB_KU : width; /* what is contiguous of a tile */
-    const uint along = turned ? k : w, across = turned ? w : k;
+    const uint length = CLB_RAW_LENGTH(of_a, turned), lines = CLB_RAW_LINES(of_a, turned);
+    const uint pitch = CLB_RAW_PITCH(of_a, turned), all = length * lines;
+    const uint along = turned ? k : of_a ? w : w * CLB_PARTS;
+    const uint across = !turned ? k / CLB_PARTS : of_a ? w / CLB_PARTS : w;
 
-    if (pairs) {
+    if (pairs && along >= length && across >= lines) {
 #pragma unroll
-        for (uint e0 = 0; e0 < width * CLB_KU / 2; e0 += CLB_WG) {
+        for (uint e0 = 0; e0 < all / 2; e0 += CLB_WG) {
             uint e = (e0 + get_local_id(0)) * 2;
-            uint x = e % line, y = e / line;
+            uint x = e % length, y = e / length;
 
-            if (e0 + CLB_WG <= width * CLB_KU / 2 || e < width * CLB_KU)
+            if (e0 + CLB_WG <= all / 2 || e < all)
+                copy_16((local uchar *)(to + x + y * pitch),
+                        (global const uchar *)(from + x + y * ld));
+        }
+    } else if (pairs) {
+#pragma unroll
+        for (uint e0 = 0; e0 < all / 2; e0 += CLB_WG) {
+            uint e = (e0 + get_local_id(0)) * 2;
+            uint x = e % length, y = e / length;
+
+            if (e0 + CLB_WG <= all / 2 || e < all)
                 copy_pair(to + x + y * pitch, from + x + y * ld,
                           y < across && x < along ? min(along - x, 2u) : 0);
         }
     } else {
 #pragma unroll
-        for (uint e0 = 0; e0 < width * CLB_KU; e0 += CLB_WG) {
+        for (uint e0 = 0; e0 < all; e0 += CLB_WG) {
             uint e = e0 + get_local_id(0);
-            uint x = e % line, y = e / line;
+            uint x = e % length, y = e / length;
 
-            if (e0 + CLB_WG <= width * CLB_KU || e < width * CLB_KU)
+            if (e0 + CLB_WG <= all || e < all)
                 copy_number(to + x + y * pitch, from + x + y * ld, y < across && x < along);
         }
     }
 }
 
+/* Complex elements always are. */
 CLB_INLINE bool in_pairs(global const double *x, ulong ld)
 {
-    return ((ulong)x & 15) == 0 && (ld & 1) == 0;
+    return CLB_PARTS > 1 || (((ulong)x & 15) == 0 && (ld & 1) == 0);
 }
 
-CLB_INLINE void multiply_raw(local const double *la, local const double *lb, bool a_turned,
-                             bool b_turned, double acc[CLB_FM][CLB_FN][4], local double *exchange)
+CLB_INLINE double with_sign(double x, ulong sign)
 {
-    const uint ai = a_turned ? CLB_KU + 4 : 1, ap = a_turned ? 1 : CLB_MR + 4;
-    const uint bi = b_turned ? CLB_KU + 4 : 1, bp = b_turned ? 1 : CLB_NR + 4;
+    return CLB_PARTS > 1 ? as_double(as_ulong(x) ^ sign) : x;
+}
+
+/* What a work-group reads: both operands from its tile's first element and its part's first depth
+ * on, `steps` of them, up to rows w_a, w_b and depth k; and the signs of what a lane reads. */
+struct raw_operands {
+    global const double *a, *b;
+    ulong lda, ldb;
+    bool b_turned, a_pairs, b_pairs;
+    uint w_a, w_b, k, steps;
+    ulong sign_a, sign_b;
+};
+
+CLB_INLINE void multiply_raw(const struct raw_operands *x, local const double *la,
+                             local const double *lb, double acc[CLB_FM][CLB_FN][4],
+                             local double *exchange)
+{
+    const uint a_pitch = CLB_RAW_PITCH(true, CLB_TURNED);
+    const uint b_pitch = CLB_RAW_PITCH(false, x->b_turned);
+    /* From a row or depth to the next that a lane reads: 8 rows, 4 depths. */
+    const uint ai = CLB_TURNED ? 8 / CLB_PARTS * a_pitch : 8;
+    const uint ap = CLB_TURNED ? 4 : 4 / CLB_PARTS * a_pitch;
+    const uint bi = x->b_turned ? 8 * b_pitch : 8 * CLB_PARTS;
+    const uint bp = x->b_turned ? 4 : 4 / CLB_PARTS * b_pitch;
 
 #pragma unroll
-    for (uint d = 0; d < CLB_KU; d += 16) {
+    for (uint d = 0; d < CLB_KU / 4; d += 4) {
         double b[CLB_FN][4];
 
 #pragma unroll
         for (uint e = 0; e < CLB_FN * 4; e++)
-            b[e / 4][e % 4] = lb[e / 4 * 8 * bi + (d + e % 4 * 4) * bp];
+            b[e / 4][e % 4] = with_sign(lb[e / 4 * bi + (d + e % 4) * bp], x->sign_b);
 #pragma unroll
         for (uint i = 0; i < CLB_FM; i++) {
             double a[8];
 
 #pragma unroll
             for (uint e = 0; e < 8; e++)
-                a[e] = la[(i * 16 + e % 2 * 8) * ai + (d + e / 2 * 4) * ap];
+                a[e] = with_sign(la[(i * 2 + e % 2) * ai + (d + e / 2) * ap], x->sign_a);
             multiply_row(a, b, acc[i], exchange);
         }
     }
 }
-
-/* What a work-group reads: both operands from its tile's first element and its part's first depth
- * on, `steps` of them, up to rows w_a, w_b and depth k. */
-struct raw_operands {
-    global const double *a, *b;
-    ulong lda, ldb;
-    bool a_turned, b_turned, a_pairs, b_pairs;
-    uint w_a, w_b, k, steps;
-};
 
 CLB_INLINE void fetch_raw_step(const struct raw_operands *x, uint step, local double *la,
                                local double *lb)
 {
     const uint p = step * CLB_KU;
 
-    fetch_raw(x->a + (x->a_turned ? p : p * x->lda), x->lda, CLB_MR, x->a_turned, x->a_pairs,
-              x->w_a, x->k - p, la);
-    fetch_raw(x->b + (x->b_turned ? p : p * x->ldb), x->ldb, CLB_NR, x->b_turned, x->b_pairs,
-              x->w_b, x->k - p, lb);
+    fetch_raw(x->a + (CLB_TURNED ? p : p / CLB_PARTS * x->lda), x->lda, true, CLB_TURNED,
+              x->a_pairs, x->w_a, x->k - p, la);
+    fetch_raw(x->b + (x->b_turned ? p : p / CLB_PARTS * x->ldb), x->ldb, false, x->b_turned,
+              x->b_pairs, x->w_b, x->k - p, lb);
 }
 
-#if CLB_COPY == 1
-
-/* As multiply_panels: barriers per stage, of which `full` counts the work-items whose copies have
- * arrived. */
+/* The copies are CLB_STAGES - CLB_LAG steps ahead, or CLB_STAGES - 1. la, lb: the stages of each
+ * operand; from_a, from_b: this lane's first element in a stage. */
 CLB_INLINE void multiply_raw_panels(const struct raw_operands *x, local double *la,
                                     local double *lb, uint from_a, uint from_b,
                                     local ulong *barriers, double acc[CLB_FM][CLB_FN][4],
                                     local double *exchange)
 {
-    const uint size_a = CLB_RAW_SIZE(CLB_MR, x->a_turned);
-    const uint size_b = CLB_RAW_SIZE(CLB_NR, x->b_turned);
-    uint full = (uint)barriers;
-    uint empty = full + 8 * CLB_STAGES;
-    uint stage = 0;
-    uint parity = 0;
+    const uint size_a = CLB_RAW_SIZE(true, CLB_TURNED), size_b = CLB_RAW_SIZE(false, x->b_turned);
+#if CLB_COPY == 1
+    /* As multiply_panels: barriers per stage, of which `full` counts the work-items whose copies
+     * have arrived. A wait for the release before the first passes at once. */
+    const uint ahead = CLB_STAGES - CLB_LAG;
+    const uint full = (uint)barriers, empty = full + 8 * CLB_STAGES;
+    uint parity = 0, next_parity = 1;
 
     if (get_local_id(0) == 0) {
         for (uint i = 0; i < CLB_STAGES; i++) {
@@ -480,46 +519,27 @@ CLB_INLINE void multiply_raw_panels(const struct raw_operands *x, local double *
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = 0; i < CLB_STAGES - CLB_LAG && i < x->steps; i++) {
-        fetch_raw_step(x, i, la + i * size_a, lb + i * size_b);
-        arrive_copied(full + 8 * i);
-    }
-    for (uint s = 0; s < x->steps; s++) {
-        uint next = s + CLB_STAGES - CLB_LAG;
-
-        if (next < x->steps) {
-            uint wraps = stage >= CLB_LAG;
-            uint refill = wraps ? stage - CLB_LAG : stage + CLB_STAGES - CLB_LAG;
-
-            if (s >= CLB_LAG)
-                wait_barrier(empty + 8 * refill, wraps ? parity : parity ^ 1);
-            fetch_raw_step(x, next, la + refill * size_a, lb + refill * size_b);
-            arrive_copied(full + 8 * refill);
-        }
-        wait_barrier(full + 8 * stage, parity);
-        multiply_raw(la + stage * size_a + from_a, lb + stage * size_b + from_b, x->a_turned,
-                     x->b_turned, acc, exchange);
-        release_stage(empty + 8 * stage);
-        if (++stage == CLB_STAGES) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
-}
-
 #else
-
-CLB_INLINE void multiply_raw_panels(const struct raw_operands *x, local double *la,
-                                    local double *lb, uint from_a, uint from_b,
-                                    local ulong *barriers, double acc[CLB_FM][CLB_FN][4],
-                                    local double *exchange)
-{
-    const uint size_a = CLB_RAW_SIZE(CLB_MR, x->a_turned);
-    const uint size_b = CLB_RAW_SIZE(CLB_NR, x->b_turned);
+    const uint ahead = CLB_STAGES - 1;
+#endif
     uint stage = 0, next = 0;
 
-    for (uint s = 0; s < x->steps + CLB_STAGES - 1; s++) {
-        if (s >= CLB_STAGES - 1) {
+    for (uint s = 0; s < x->steps + ahead; s++) {
+#if CLB_COPY == 1
+        if (s < x->steps) {
+            wait_barrier(empty + 8 * next, next_parity);
+            fetch_raw_step(x, s, la + next * size_a, lb + next * size_b);
+            arrive_copied(full + 8 * next);
+            if (++next == CLB_STAGES) {
+                next = 0;
+                next_parity ^= 1;
+            }
+        }
+        if (s < ahead)
+            continue;
+        wait_barrier(full + 8 * stage, parity);
+#else
+        if (s >= ahead) {
             wait_step();
             barrier(CLK_LOCAL_MEM_FENCE);
         }
@@ -527,41 +547,49 @@ CLB_INLINE void multiply_raw_panels(const struct raw_operands *x, local double *
             fetch_raw_step(x, s, la + next * size_a, lb + next * size_b);
         end_step();
         next = next + 1 == CLB_STAGES ? 0 : next + 1;
-        if (s >= CLB_STAGES - 1) {
-            multiply_raw(la + stage * size_a + from_a, lb + stage * size_b + from_b, x->a_turned,
-                         x->b_turned, acc, exchange);
-            stage = stage + 1 == CLB_STAGES ? 0 : stage + 1;
-        }
+        if (s < ahead)
+            continue;
+#endif
+        multiply_raw(x, la + stage * size_a + from_a, lb + stage * size_b + from_b, acc, exchange);
+#if CLB_COPY == 1
+        release_stage(empty + 8 * stage);
+        parity ^= stage + 1 == CLB_STAGES;
+#endif
+        stage = stage + 1 == CLB_STAGES ? 0 : stage + 1;
     }
 }
 
-#endif
-
-/* la, lb: CLB_STAGES stages of each operand. */
 CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
                             global const double *a, ulong lda, global const double *b, ulong ldb,
-                            global double *c, ulong ldc, uint part, ulong part_stride,
-                            bool a_turned, bool b_turned, local double *la, local double *lb,
+                            global double *c, ulong ldc, uint conj, uint part, ulong part_stride,
+                            bool b_turned, local double *la, local double *lb,
                             local ulong *barriers, local double *exchange)
 {
     const struct share share = share_of_group(m, n, k, part, part_stride);
     const uint row = share.tile.x * CLB_MR, col = share.tile.y * CLB_NR;
     const uint first = share.first * CLB_KU;
+    const uint a_pitch = CLB_RAW_PITCH(true, CLB_TURNED), b_pitch = CLB_RAW_PITCH(false, b_turned);
     const uint lane = get_local_id(0) % 32;
     const uint wm = get_local_id(0) / 32 % CLB_WARPS_M * CLB_WARP_M;
     const uint wn = get_local_id(0) / 32 / CLB_WARPS_M * CLB_WARP_N;
-    const struct raw_operands x = {.a = a + (a_turned ? first + row * lda : row + first * lda),
-                                   .b = b + (b_turned ? first + col * ldb : col + first * ldb),
-                                   .lda = lda,
-                                   .ldb = ldb,
-                                   .a_turned = a_turned,
-                                   .b_turned = b_turned,
-                                   .a_pairs = in_pairs(a, lda),
-                                   .b_pairs = in_pairs(b, ldb),
-                                   .w_a = m - row,
-                                   .w_b = n - col,
-                                   .k = min(share.steps * CLB_KU, k - first),
-                                   .steps = share.steps};
+    /* This lane's first row, column and depth in the tile; whether they are odd. */
+    const uint i = wm + lane / 4, j = wn + lane / 4, p = lane % 4;
+    const uint i_odd = CLB_PARTS > 1 ? i & 1 : 0, p_odd = CLB_PARTS > 1 ? p & 1 : 0;
+    const bool a_negative = (i_odd ^ p_odd) && i_odd == (conj & 1);
+    const struct raw_operands x = {
+        .a = a + (CLB_TURNED ? first + row / CLB_PARTS * lda : row + first / CLB_PARTS * lda),
+        .b = b + (b_turned ? first + col * ldb : col * CLB_PARTS + first / CLB_PARTS * ldb),
+        .lda = lda,
+        .ldb = ldb,
+        .b_turned = b_turned,
+        .a_pairs = in_pairs(a, lda),
+        .b_pairs = in_pairs(b, ldb),
+        .w_a = m - row,
+        .w_b = n - col,
+        .k = min(share.steps * CLB_KU, k - first),
+        .steps = share.steps,
+        .sign_a = (ulong)a_negative << 63,
+        .sign_b = (ulong)(p_odd & conj >> 1) << 63};
     double acc[CLB_FM][CLB_FN][4];
 
     c += share.c_offset;
@@ -569,40 +597,42 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
     for (uint e = 0; e < CLB_FM * CLB_FN * 4; e++)
         acc[e / (CLB_FN * 4)][e / 4 % CLB_FN][e % 4] = 0.0;
     if (beta == CLB_IN_ORDER) {
-        load_tile(acc, m, n, c, ldc, row + wm + lane / 4, col + wn + lane % 4 * 2);
+        load_tile(acc, m, n, c, ldc, row + i, col + wn + p * 2);
         beta = 0.0;
     }
     if (beta != 0.0)
         prefetch_tile(c, ldc, m, n, row, col);
     multiply_raw_panels(
         &x, la, lb,
-        (wm + lane / 4) * (a_turned ? CLB_KU + 4 : 1) + lane % 4 * (a_turned ? 1 : CLB_MR + 4),
-        (wn + lane / 4) * (b_turned ? CLB_KU + 4 : 1) + lane % 4 * (b_turned ? 1 : CLB_NR + 4),
-        barriers, acc, exchange);
-    store_tile(acc, m, n, alpha, beta, c, ldc, row + wm + lane / 4, col + wn + lane % 4 * 2);
+        CLB_TURNED ? i / CLB_PARTS * a_pitch + (p ^ i_odd) : (i ^ p_odd) + p / CLB_PARTS * a_pitch,
+        b_turned ? j * b_pitch + p : j * CLB_PARTS + p_odd + p / CLB_PARTS * b_pitch, barriers, acc,
+        exchange);
+    store_tile(acc, m, n, alpha, beta, c, ldc, row + i, col + wn + p * 2);
 }
 
-#define CLB_RAW_KERNEL(name, a_turned, b_turned)                                                \
-    CLB_GEMM_KERNEL void name(uint m, uint n, uint k, double alpha, double beta,                \
-                              global const double *a, ulong a_off, ulong lda,                   \
-                              global const double *b, ulong b_off, ulong ldb, global double *c, \
-                              ulong c_off, ulong ldc CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS) \
-    {                                                                                           \
-        CLB_NOTE_LAUNCH();                                                                      \
-        local double la[CLB_STAGES * CLB_RAW_SIZE(CLB_MR, a_turned)]                            \
-            __attribute__((aligned(128)));                                                      \
-        local double lb[CLB_STAGES * CLB_RAW_SIZE(CLB_NR, b_turned)]                            \
-            __attribute__((aligned(128)));                                                      \
-        local ulong barriers[2 * CLB_STAGES];                                                   \
-        CLB_EXCHANGE(double, 2);                                                                \
-                                                                                                \
-        raw_product(m, n, k, alpha, beta, a + a_off, lda, b + b_off, ldb, c + c_off, ldc, part, \
-                    part_stride, a_turned, b_turned, la, lb, barriers, exchange);               \
+#define CLB_RAW_KERNEL(name, b_turned)                                                             \
+    CLB_GEMM_KERNEL void name(                                                                     \
+        uint m, uint n, uint k, double alpha, double beta, global const double *a, ulong a_off,    \
+        ulong lda, global const double *b, ulong b_off, ulong ldb, global double *c, ulong c_off,  \
+        ulong ldc CLB_CONJ_PARAMETER CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS)                    \
+    {                                                                                              \
+        CLB_NOTE_LAUNCH();                                                                         \
+        local double la[CLB_STAGES * CLB_RAW_SIZE(true, CLB_TURNED)]                               \
+            __attribute__((aligned(128)));                                                         \
+        local double lb[CLB_STAGES * CLB_RAW_SIZE(false, b_turned)] __attribute__((aligned(128))); \
+        local ulong barriers[2 * CLB_STAGES];                                                      \
+        CLB_EXCHANGE(double, 2);                                                                   \
+                                                                                                   \
+        raw_product(m, n, k, alpha, beta, a + a_off, lda, b + b_off, ldb, c + c_off, ldc,          \
+                    CLB_CONJ, part, part_stride, b_turned, la, lb, barriers, exchange);            \
     }
 
-CLB_RAW_KERNEL(clb_gemm_nn, false, true)
-CLB_RAW_KERNEL(clb_gemm_nt, false, false)
-CLB_RAW_KERNEL(clb_gemm_tn, true, true)
-CLB_RAW_KERNEL(clb_gemm_tt, true, false)
+#if CLB_TURNED
+CLB_RAW_KERNEL(clb_gemm_tn, true)
+CLB_RAW_KERNEL(clb_gemm_tt, false)
+#else
+CLB_RAW_KERNEL(clb_gemm_nn, true)
+CLB_RAW_KERNEL(clb_gemm_nt, false)
+#endif
 
 #endif

@@ -95,15 +95,27 @@ static void second_rows(void *argument)
     struct clb_gemm_variant first = {.precision = CLB_D}, second = {.precision = CLB_D};
     const struct clb_device device = {.type = CL_DEVICE_TYPE_GPU, .vendor = CLB_VENDOR_NVIDIA};
     (void)argument;
-    first.second = &second;
+    first.raw = &second;
     expect(clb_tuning_gemm(&device, CLB_D, CLB_MATH_DEFAULT, 0, &first.tuning) == CLB_OK &&
-               clb_tuning_second(&device, CLB_D, &first.tuning, &second.tuning) == CLB_OK,
+               clb_tuning_second(&device, CLB_D, &first.tuning, true, &second.tuning) == CLB_OK,
            "no rows");
     first.family = second.family = clb_gemm_family_get(first.tuning.family);
     for (size_t i = 0; i < CLB_COUNT_OF(cases); i++)
-        expect(clb_gemm_for(&first, 132, cases[i].m, cases[i].n, cases[i].k) ==
+        expect(clb_gemm_for(&first, 132, cases[i].m, cases[i].n, cases[i].k, true) ==
                    (cases[i].second ? &second : &first),
                "the wrong row for %zu x %zu x %zu", cases[i].m, cases[i].n, cases[i].k);
+}
+
+/* Kernels that read operands unpacked, emulated, pass their self-check. */
+static void raw_kernels(void *argument)
+{
+    const struct clb_gemm_variant *variant;
+    struct clb_runtime *runtime = fake_cl_start("nv-dmma", "gemm.tile=min,gemm.emulate=1", false);
+    (void)argument;
+    for (int precision = CLB_D; precision <= CLB_Z; precision += CLB_Z - CLB_D)
+        expect(clb_gemm_variant_get(runtime, (clb_precision)precision, &variant) == CLB_OK &&
+                   variant->raw != NULL && variant->raw->turned != NULL,
+               "no kernels in %c", "sdcz"[precision]);
 }
 
 static struct clb_gemm shape(clb_precision precision, size_t m, size_t n, size_t k)
@@ -600,6 +612,7 @@ int main(void)
     tap_child("the last pieces are small", 60, last_pieces, NULL);
     tap_child("parts of the depth", 60, parts_of_depth, &seed);
     tap_child("second rows", 60, second_rows, NULL);
+    tap_child("kernels for unpacked operands", 300, raw_kernels, NULL);
     tap_child("merge", 60, merges, &seed);
     tap_child("packed sizes", 60, packed_sizes, NULL);
     for (size_t i = 0; i < CLB_COUNT_OF(runs); i++) {

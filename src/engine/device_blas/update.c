@@ -79,8 +79,8 @@ static bool keeps_order(const struct clb_workspace *workspace)
 /* How an update is computed. */
 struct update_way {
     bool direct; /* B is read unpacked: packing pays when many rows of A are multiplied with it */
-    bool raw;    /* both operands are, by the second variant */
-    size_t part; /* see clb_part_depth */
+    const struct clb_gemm_variant *raw; /* both operands are, by this variant; or NULL */
+    size_t part;                        /* see clb_part_depth */
 };
 
 /* What leaves units to another queue is not divided, and what is packed for later is packed. */
@@ -95,10 +95,10 @@ static struct update_way choose_way(const struct clb_workspace *workspace,
         return way;
     way.direct = workspace->direct && update->op_b == CLB_OP_N &&
                  m <= variant->tuning.value[CLB_PARAM_DIRECT];
-    if (update->keep == CLB_PACK_ONCE && clb_gemm_for(variant, units, m, n, depth) != variant &&
-        clb_gemm_reads_raw(variant->second)) {
-        way.raw = true;
-        variant = variant->second;
+    if (update->keep == CLB_PACK_ONCE) {
+        const struct clb_gemm_variant *chosen = clb_gemm_for(variant, units, m, n, depth, true);
+        if (clb_gemm_reads_raw(chosen))
+            variant = way.raw = chosen;
     }
     if (workspace->small_launches == 0 && workspace->parts != NULL)
         way.part = clb_part_depth(variant, units, m, n, depth);
@@ -138,13 +138,15 @@ static clb_status multiply_part(struct clb_workspace *workspace,
         product.ldb = b->ld;
     }
     if (way->raw) {
-        variant = variant->second;
+        variant = way->raw;
         product.raw = true;
         product.a = a.mem;
         product.a_offset = a.offset;
         product.lda = a.ld;
         product.a_depth_contiguous = a.depth_contiguous;
         product.b_depth_contiguous = b->depth_contiguous;
+        product.a_conjugated = a.conjugated;
+        product.b_conjugated = b->conjugated;
     }
     return clb_gemm_multiply(workspace->queue_set, variant, &product,
                              (struct clb_order){.queue = workspace->queue});

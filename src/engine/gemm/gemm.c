@@ -33,9 +33,9 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     if (variant->split && problem->k < variant->tuning.value[CLB_PARAM_MIN_K])
         variant = variant->plain;
     if (clb_gemm_is_plain(problem))
-        variant =
-            clb_gemm_for(variant, runtime->device.units, problem->m, problem->n,
-                         clb_min(problem->k, clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1)));
+        variant = clb_gemm_for(
+            variant, runtime->device.units, problem->m, problem->n,
+            clb_min(problem->k, clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1)), false);
     for (;;) {
         bool discrete = resumes || !runtime->device.unified ||
                         variant->tuning.value[CLB_PARAM_STREAM] != 0 || variant->split;

@@ -55,6 +55,7 @@ static bool nv_fits(const struct clb_gemm_family *family, const size_t *value,
     const size_t pieces = element == sizeof(double) ? element : 3 * sizeof(cl_ushort);
     const size_t stage = (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) * value[CLB_PARAM_KU] * pieces;
     return element == family->element && groups_fit(family, value, device) &&
+           (value[CLB_PARAM_RAW] == 0 || value[CLB_PARAM_SECOND] != 0) &&
            (value[CLB_PARAM_EMULATE] != 0
                 ? device->fp64 && value[CLB_PARAM_STAGES] != 0 &&
                       value[CLB_PARAM_STAGES] * stage < device->local_memory

@@ -19,6 +19,7 @@ struct full_check {
     const struct clb_gemm_variant *variant;
     size_t m, n, k;
     bool direct; /* B is read unpacked */
+    bool turned; /* the variant's program for A contiguous in depth is checked */
     const struct clb_program_check *program;
     struct clb_trial trial;
     struct clb_buffer *memory[BUFFERS];
@@ -81,6 +82,8 @@ static clb_status full_multiply(const struct full_check *check, const struct way
         .raw = raw,
         .a_depth_contiguous = along_a,
         .b_depth_contiguous = along_b,
+        .a_conjugated = way->op_a == CLB_OP_C,
+        .b_conjugated = way->op_b == CLB_OP_C,
         .lda = raw ? ld_a : 0,
         .ldb = raw || direct ? ld_b : 0,
         .part = way->part,
@@ -175,24 +178,25 @@ static clb_status check_way(struct full_check *check, const struct way *way)
     return status;
 }
 
-/* Every way to pack the operands, with B unpacked also A; also the depth in parts, operands
- * unpacked as they may be stored, and scaled ones, if the variant has kernels for that. */
+/* Every way to pack the operands, with B unpacked also A; also the depth in parts, and scaled
+ * operands, if the variant has kernels for that. Where it reads both unpacked, every way that one
+ * of its programs has. */
 static clb_status check_ways(struct full_check *check)
 {
     const bool complex = clb_precision_parts(check->variant->precision) > 1;
+    const bool raw = clb_gemm_reads_raw(check->variant);
     const clb_op last = check->direct ? CLB_OP_N : complex ? CLB_OP_C : CLB_OP_T;
     const size_t part = part_of(check);
     struct way ways[12];
     size_t count = 0;
-    for (int op = CLB_OP_N; op <= (int)last; op++)
+    for (int op = CLB_OP_N; op <= (int)last && !raw; op++)
         ways[count++] = (struct way){.op_a = (clb_op)op, .op_b = (clb_op)op};
+    for (int op = CLB_OP_N; op <= (int)last && raw; op++)
+        ways[count++] = (struct way){check->turned ? last : CLB_OP_N, (clb_op)op, .raw = true};
     if (check->direct)
         ways[count++] = (struct way){.op_a = CLB_OP_N, .raw = true};
     if (part != 0)
-        ways[count++] = (struct way){.op_a = CLB_OP_N, .part = part};
-    for (int ops = 0; ops < 4 && clb_gemm_reads_raw(check->variant); ops++)
-        ways[count++] =
-            (struct way){.op_a = (clb_op)(ops / 2), .op_b = (clb_op)(ops % 2), .raw = true};
+        ways[count++] = (struct way){(clb_op)check->turned, CLB_OP_N, .raw = raw, .part = part};
     if (check->memory[EXPONENTS] != NULL) {
         ways[count++] = (struct way){.op_a = CLB_OP_N, .scaled = true};
         ways[count++] = (struct way){CLB_OP_T, CLB_OP_T, .scaled = true, .part = part};
@@ -258,11 +262,15 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
                                            {rows, cols - 1, 1},
                                            {rows + 1, cols + 1, step + 1},
                                            {m + 3, 2 * n + 1, deep + step + 1}};
-    struct clb_program_check program = {direct ? "products in place 5" : "products 5", runtime,
+    struct clb_program_check program = {direct ? "products in place 6" : "products 6", runtime,
                                         variant->program, false};
     struct full_check check = {.variant = variant, .direct = direct, .program = &program};
     CLB_TRY(clb_queue_set_acquire(runtime, &check.queue_set));
     clb_status status = clb_check_sizes(&program, sizes, CLB_COUNT_OF(sizes), check_size, &check);
+    if ((program.program = variant->turned) != NULL) {
+        check.turned = true;
+        CLB_THEN(status, clb_check_sizes(&program, sizes, CLB_COUNT_OF(sizes), check_size, &check));
+    }
     return clb_check_end(check.queue_set) || status != CLB_OK ? status : CLB_ERR_OPENCL;
 }
 

@@ -37,7 +37,7 @@ struct clb_gemm_family {
     bool has_skip;
     bool packs_once; /* packs A as B: see below, launch.c */
     bool has_parts;  /* divides the depth over work-groups: see clb_part_depth */
-    bool has_raw;    /* kernels of variants with RAW read both operands unpacked */
+    bool has_raw; /* variants with RAW have kernels that read both operands unpacked, no others */
 };
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
@@ -68,6 +68,7 @@ struct clb_gemm_variant {
     struct clb_gemm_tuning tuning;
     const struct clb_gemm_family *family;
     struct clb_program *program;
+    struct clb_program *turned; /* with RAW: the kernels for A contiguous in depth; else NULL */
     /* Families with has_direct: whether those kernels may be used, for clb_direct_prepare. NULL in
      * second variants, which were checked with them. */
     struct clb_direct *direct;
@@ -81,8 +82,9 @@ struct clb_gemm_variant {
     const struct clb_gemm_variant *plain;
     /* Split families: with the same kernels, scales operands out of range; or NULL. */
     const struct clb_gemm_variant *scaled;
-    /* Another variant of the family, faster for some products (clb_gemm_for); or NULL. */
-    const struct clb_gemm_variant *second;
+    /* Other variants of the family, faster for some products (clb_gemm_for); or NULL. `raw` reads
+     * both operands unpacked. */
+    const struct clb_gemm_variant *second, *raw;
 };
 
 /* The variant for a precision on the runtime's device: chosen, built and checked by the first
@@ -100,15 +102,11 @@ clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
     return *variant != NULL ? CLB_OK : clb_gemm_variant_choose(runtime, precision, variant);
 }
 
-/* parts.c: the variant or its `second` one, whichever should be faster for an m x n product with
- * launches that are k deep, on a device with so many units. */
-const struct clb_gemm_variant *clb_gemm_faster(const struct clb_gemm_variant *variant, size_t units,
-                                               size_t m, size_t n, size_t k);
-static inline const struct clb_gemm_variant *
-clb_gemm_for(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n, size_t k)
-{
-    return variant->second == NULL ? variant : clb_gemm_faster(variant, units, m, n, k);
-}
+/* parts.c: the variant, its `second` or, where operands need not be packed, its `raw` one,
+ * whichever should be fastest for an m x n product with launches that are k deep, on a device with
+ * so many units. */
+const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
+                                            size_t m, size_t n, size_t k, bool raw);
 
 /* Launch and check the kernels that has_skip stands for, once for each precision, before
  * they are used; nothing without has_skip. CLB_ERR_UNSUPPORTED when one miscalculates. */
@@ -267,6 +265,7 @@ struct clb_product {
     bool raw; /* only where clb_gemm_reads_raw, or A's rows and B's depths are contiguous and
                  has_direct */
     bool a_depth_contiguous, b_depth_contiguous;
+    bool a_conjugated, b_conjugated; /* of `raw`; ignored for real precisions */
     cl_ulong lda;
     /* clb_part_depth and memory of clb_part_bytes, which no other launch that may run at the same
      * time uses. Ignored with in_order, cut and b_op_of_a. */

@@ -193,6 +193,7 @@ clb_status clb_product_launch(struct clb_queue_set *queue_set,
     const cl_ulong lda = each * product->lda, ldb = each * product->ldb, stride = ldc * product->n;
     const cl_ulong a_offset = (raw ? each : 1) * product->a_offset;
     const cl_ulong b_offset = (product->ldb != 0 ? each : 1) * product->b_offset;
+    const cl_uint conjugates = product->a_conjugated + 2U * product->b_conjugated;
     const cl_int a_cut = (cl_int)((ptrdiff_t)each * cut->a);
     const cl_int b_cut = (cl_int)((ptrdiff_t)each * cut->b);
     const cl_int c_cut = (cl_int)((ptrdiff_t)each * cut->c);
@@ -200,12 +201,14 @@ clb_status clb_product_launch(struct clb_queue_set *queue_set,
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
     geometry.global[0] *= in_parts ? clb_div_up(product->k, depth) : 1;
     return clb_kernel_launch(
-        queue_set, variant->program, product_kernel(product), &geometry, order,
+        queue_set, raw && product->a_depth_contiguous ? variant->turned : variant->program,
+        product_kernel(product), &geometry, order,
         CLB_ARGUMENTS(
             CLB_ARG(m), CLB_ARG(n), CLB_ARG(k), CLB_FACTOR(variant->precision, factors, 0),
             CLB_FACTOR(variant->precision, factors, 1), CLB_ARG(product->a), CLB_ARG(a_offset),
             CLB_ARG_IF(raw, lda), CLB_ARG(product->b), CLB_ARG(b_offset), CLB_ARG_IF(raw, ldb),
-            CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc), CLB_ARG_IF(in_parts, part),
+            CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc),
+            CLB_ARG_IF(raw && in_parts && each > 1, conjugates), CLB_ARG_IF(in_parts, part),
             CLB_ARG_IF(in_parts, stride), CLB_ARG_IF(direct, ldb), CLB_ARG_IF(cuts, cut->kind),
             CLB_ARG_IF(cuts, a_cut), CLB_ARG_IF(cuts, b_cut), CLB_ARG_IF(cuts, c_cut)));
 }

@@ -70,17 +70,22 @@ static double expected_time(const struct clb_gemm_variant *variant, size_t perce
     return time;
 }
 
-const struct clb_gemm_variant *clb_gemm_faster(const struct clb_gemm_variant *variant, size_t units,
-                                               size_t m, size_t n, size_t k)
+const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
+                                            size_t m, size_t n, size_t k, bool raw)
 {
-    const struct clb_gemm_variant *second = variant->second;
-    if (m == 0 || n == 0 || k == 0)
-        return variant;
-    size_t percent = second->tuning.value[CLB_PARAM_SECOND];
-    return expected_time(second, percent, units, m, n, k) <
-                   expected_time(variant, 100, units, m, n, k)
-               ? second
-               : variant;
+    const struct clb_gemm_variant *const others[] = {variant->second, raw ? variant->raw : NULL};
+    const struct clb_gemm_variant *best = variant;
+    double least = INFINITY;
+    for (size_t i = 0; i < CLB_COUNT_OF(others) && m != 0 && n != 0 && k != 0; i++) {
+        if (others[i] == NULL)
+            continue;
+        const size_t percent = others[i]->tuning.value[CLB_PARAM_SECOND];
+        const double time = expected_time(others[i], percent, units, m, n, k);
+        least = fmin(least, expected_time(variant, 100, units, m, n, k));
+        best = time < least ? others[i] : best;
+        least = fmin(least, time);
+    }
+    return best;
 }
 
 /* Without a number from the tuning, parts and tiles are no more than units. */

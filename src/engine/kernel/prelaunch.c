@@ -169,14 +169,15 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm
                               bool direct)
 {
     const struct clb_product of_b = {.ldb = 1}, packed = {0};
-    const bool raw = direct || clb_gemm_reads_raw(variant);
+    const bool raw = clb_gemm_reads_raw(variant), packs = !direct && !raw;
     struct clb_queue_set *queue_set;
     if (!clb_device_has(&runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
         return CLB_OK;
     CLB_TRY(clb_queue_set_acquire(runtime, &queue_set));
-    clb_status status = direct ? CLB_OK : prelaunch_packs(queue_set, variant, 0);
-    CLB_THEN(status, prelaunch_product(queue_set, variant, direct ? of_b : packed));
-    for (int ops = direct ? 1 : 0; ops < (direct ? 2 : 4) && status == CLB_OK && raw; ops++)
+    clb_status status = packs ? prelaunch_packs(queue_set, variant, 0) : CLB_OK;
+    if (!raw)
+        CLB_THEN(status, prelaunch_product(queue_set, variant, direct ? of_b : packed));
+    for (int ops = direct ? 1 : 0; ops < (direct ? 2 : 4) && status == CLB_OK && !packs; ops++)
         status = prelaunch_product(queue_set, variant,
                                    (struct clb_product){.raw = true,
                                                         .a_depth_contiguous = ops / 2 != 0,

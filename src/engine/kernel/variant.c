@@ -64,14 +64,14 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 /* What has been chosen for each precision; the checks guard it. */
 static struct selection {
     struct clb_check check;
-    struct clb_gemm_variant variant, plain, second, plain_second, scaled, second_scaled;
+    struct clb_gemm_variant variant, plain, second, plain_second, scaled, second_scaled, raw;
     struct clb_check skip_check;
     struct clb_direct direct;
 } selections[CLB_PRECISIONS];
 
 const struct clb_gemm_variant *_Atomic clb_gemm_variants[CLB_PRECISIONS];
 
-static char *build_options(const struct clb_gemm_variant *variant)
+static char *build_options(const struct clb_gemm_variant *variant, bool turned)
 {
     struct clb_text options = {0};
     clb_text_addf(&options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d",
@@ -81,18 +81,20 @@ static char *build_options(const struct clb_gemm_variant *variant)
         if (clb_params[i].kernels && variant->tuning.value[i] != 0)
             clb_text_addf(&options, " -DCLB_%s=%zu", clb_params[i].name, variant->tuning.value[i]);
     }
+    if (turned)
+        clb_text_add(&options, " -DCLB_TURNED=1");
     if (options.failed)
         clb_text_free(&options);
     return options.data;
 }
 
-static clb_status variant_build(struct clb_runtime *runtime, struct clb_gemm_variant *variant)
+static clb_status variant_build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                bool turned, struct clb_program **program)
 {
-    char *options = build_options(variant);
+    char *options = build_options(variant, turned);
     if (options == NULL)
         return CLB_ERR_NOMEM;
-    clb_status status =
-        clb_program_get(runtime, variant->family->source, options, &variant->program);
+    clb_status status = clb_program_get(runtime, variant->family->source, options, program);
     free(options);
     return status;
 }
@@ -109,7 +111,10 @@ static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_v
                                clb_precision_real_size(variant->precision)) ||
         value[CLB_PARAM_KU] % clb_precision_parts(variant->precision) != 0)
         return CLB_ERR_UNSUPPORTED;
-    return variant_build(runtime, variant);
+    clb_status status = variant_build(runtime, variant, false, &variant->program), turned = CLB_OK;
+    if (clb_gemm_reads_raw(variant)) /* also by a child that builds ahead */
+        turned = variant_build(runtime, variant, true, &variant->turned);
+    return status == CLB_OK ? turned : status;
 }
 
 static clb_status check_products(struct clb_runtime *runtime,
@@ -268,12 +273,14 @@ static clb_status variant_choose(const struct wish *wish, struct clb_gemm_varian
     return CLB_OK;
 }
 
-static clb_status choose_second(const struct wish *wish, struct clb_gemm_variant *first,
-                                struct clb_gemm_variant *second)
+/* The second variant that packs, or the one that does not. */
+static clb_status choose_second(const struct wish *wish, const struct clb_gemm_variant *first,
+                                bool raw, struct clb_gemm_variant *second,
+                                const struct clb_gemm_variant **chosen)
 {
     struct clb_gemm_tuning tuning;
     clb_status status =
-        clb_tuning_second(&wish->runtime->device, wish->precision, &first->tuning, &tuning);
+        clb_tuning_second(&wish->runtime->device, wish->precision, &first->tuning, raw, &tuning);
     if (status == CLB_ERR_UNSUPPORTED)
         return CLB_OK;
     CLB_THEN(status, make_variant(wish->runtime, wish->precision, &tuning, NULL, second));
@@ -285,7 +292,7 @@ static clb_status choose_second(const struct wish *wish, struct clb_gemm_variant
         return CLB_OK;
     }
     second->plain = first->plain;
-    first->second = second;
+    *chosen = second;
     return CLB_OK;
 }
 
@@ -294,7 +301,7 @@ static void set_scaled(struct clb_gemm_variant *variant, struct clb_gemm_variant
     static const char suffix[] = "-scaled";
     *scaled = *variant;
     scaled->scales = true;
-    scaled->second = NULL;
+    scaled->second = scaled->raw = NULL;
     strncat(scaled->name, suffix, sizeof scaled->name - 1 - strlen(scaled->name));
     variant->scaled = scaled;
 }
@@ -311,13 +318,14 @@ static clb_status select_variant(void *argument)
     variant->too_slow = variant->rate > 0 && variant->rate < CLB_LEAST_RATE && clb_rates_decide();
     if (status == CLB_OK && variant->too_slow)
         clb_rate_note_slow(&wish.runtime->device, wish.precision, variant->name, variant->rate);
-    CLB_THEN(status, choose_second(&wish, variant, &selection->second));
+    CLB_THEN(status, choose_second(&wish, variant, false, &selection->second, &variant->second));
+    CLB_THEN(status, choose_second(&wish, variant, true, &selection->raw, &variant->raw));
     if (status != CLB_OK || !variant->split)
         return status;
     wish.which = 1;
     wish.math = CLB_MATH_STRICT;
     status = variant_choose(&wish, plain);
-    CLB_THEN(status, choose_second(&wish, plain, &selection->plain_second));
+    CLB_THEN(status, choose_second(&wish, plain, false, &selection->plain_second, &plain->second));
     variant->plain = plain;
     selection->second.plain = plain;
     set_scaled(variant, &selection->scaled);

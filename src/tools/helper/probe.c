@@ -527,13 +527,14 @@ static void look_after(struct clb_helper_child *own)
     }
 }
 
-/* Have children build ahead, on half of the CPUs at most; one for products of one precision. */
+/* Have children build ahead, on half of the CPUs at most; two for `clblas-shim warm dgemm`, whose
+ * products are three programs on NVIDIA's devices. */
 static void begin_ahead(void)
 {
     const int spare = (int)sysconf(_SC_NPROCESSORS_ONLN) / 2 - 1;
     const int count = limits.ahead >= 0 ? limits.ahead : spare;
     bool known;
-    for (int i = 0; i < count && i < shared->last / 2 && i < CLB_MOST_AHEAD; i++) {
+    for (int i = 0; i < count && i + 1 < shared->last && i < CLB_MOST_AHEAD; i++) {
         if (fork() != 0)
             continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
