@@ -392,17 +392,18 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
     (CLB_RAW_LENGTH(of_a, turned) + ((of_a) || (turned) ? 4 : 4 * CLB_PARTS))
 #define CLB_RAW_SIZE(of_a, turned) (CLB_RAW_PITCH(of_a, turned) * CLB_RAW_LINES(of_a, turned))
 
-/* The depths of one step of a tile's operand: rows below w and depths below k exist. `pairs`: all
- * lines begin at multiples of 16 bytes. */
+/* The depths of one step of a tile's operand: rows below w and depths below k exist. Depths beyond
+ * are zeros, rows beyond are others again, because they never meet what is kept. `pairs`: all lines
+ * begin at multiples of 16 bytes and have even lengths. */
 CLB_INLINE void fetch_raw(global const double *from, ulong ld, bool of_a, bool turned, bool pairs,
                           uint w, uint k, local double *to)
 {
-    const uint length = CLB_RAW_LENGTH(of_a, turned), lines = CLB_RAW_LINES(of_a, turned);
-    const uint pitch = CLB_RAW_PITCH(of_a, turned), all = length * lines;
+    const uint length = CLB_RAW_LENGTH(of_a, turned), pitch = CLB_RAW_PITCH(of_a, turned);
+    const uint all = length * CLB_RAW_LINES(of_a, turned);
     const uint along = turned ? k : of_a ? w : w * CLB_PARTS;
     const uint across = !turned ? k / CLB_PARTS : of_a ? w / CLB_PARTS : w;
 
-    if (pairs && along >= length && across >= lines) {
+    if (pairs && k >= CLB_KU) {
 #pragma unroll
         for (uint e0 = 0; e0 < all / 2; e0 += CLB_WG) {
             uint e = (e0 + get_local_id(0)) * 2;
@@ -410,20 +411,10 @@ CLB_INLINE void fetch_raw(global const double *from, ulong ld, bool of_a, bool t
 
             if (e0 + CLB_WG <= all / 2 || e < all)
                 copy_16((local uchar *)(to + x + y * pitch),
-                        (global const uchar *)(from + x + y * ld));
-        }
-    } else if (pairs) {
-#pragma unroll
-        for (uint e0 = 0; e0 < all / 2; e0 += CLB_WG) {
-            uint e = (e0 + get_local_id(0)) * 2;
-            uint x = e % length, y = e / length;
-
-            if (e0 + CLB_WG <= all / 2 || e < all)
-                copy_pair(to + x + y * pitch, from + x + y * ld,
-                          y < across && x < along ? min(along - x, 2u) : 0);
+                        (global const uchar *)(from + min(x, along - 2) + min(y, across - 1) * ld));
         }
     } else {
-#pragma unroll
+#pragma unroll 4
         for (uint e0 = 0; e0 < all; e0 += CLB_WG) {
             uint e = e0 + get_local_id(0);
             uint x = e % length, y = e / length;
@@ -434,10 +425,10 @@ CLB_INLINE void fetch_raw(global const double *from, ulong ld, bool of_a, bool t
     }
 }
 
-/* Complex elements always are. */
-CLB_INLINE bool in_pairs(global const double *x, ulong ld)
+/* Complex elements always are; `along`: the length of a line, if that may be odd. */
+CLB_INLINE bool in_pairs(global const double *x, ulong ld, uint along)
 {
-    return CLB_PARTS > 1 || (((ulong)x & 15) == 0 && (ld & 1) == 0);
+    return CLB_PARTS > 1 || (((ulong)x & 15) == 0 && (ld & 1) == 0 && (along & 1) == 0);
 }
 
 CLB_INLINE double with_sign(double x, ulong sign)
@@ -582,8 +573,8 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
         .lda = lda,
         .ldb = ldb,
         .b_turned = b_turned,
-        .a_pairs = in_pairs(a, lda),
-        .b_pairs = in_pairs(b, ldb),
+        .a_pairs = in_pairs(a, lda, CLB_TURNED ? 0 : m),
+        .b_pairs = in_pairs(b, ldb, b_turned ? 0 : n),
         .w_a = m - row,
         .w_b = n - col,
         .k = min(share.steps * CLB_KU, k - first),

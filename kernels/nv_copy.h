@@ -37,12 +37,6 @@ static inline void copy_number(local double *to, global const double *from, bool
 {
     *to = inside ? *from : 0.0;
 }
-
-static inline void copy_pair(local double *to, global const double *from, uint inside)
-{
-    copy_number(to, from, inside > 0);
-    copy_number(to + 1, from + 1, inside > 1);
-}
 #endif
 
 #elif CLB_COPY == 1
@@ -108,13 +102,6 @@ static inline void copy_number(local double *to, global const double *from, bool
                  : "memory");
 }
 
-/* Two numbers, of which the first `inside` exist; both addresses are multiples of 16. */
-static inline void copy_pair(local double *to, global const double *from, uint inside)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint)to), "l"(from),
-                 "r"(inside * 8)
-                 : "memory");
-}
 #if CLB_COPY == 1
 /* One arrival of the work-item when all that it has copied so far has arrived. */
 static inline void arrive_copied(uint full)

@@ -33,6 +33,12 @@ struct way {
     size_t part;
 };
 
+/* The first element of a matrix in its memory. */
+static size_t first_of(const struct full_check *check, size_t index)
+{
+    return check->trial.begin[index] / clb_precision_size(check->variant->precision);
+}
+
 /* Pack rows of A or columns of B, depths [p0, p0 + k), in launches of at most `most`. */
 static clb_status full_pack(const struct full_check *check, clb_operand_role role,
                             const struct way *way, size_t p0, size_t k, size_t most)
@@ -50,7 +56,8 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
     for (size_t i = 0; i < extent && status == CLB_OK; i += clb_min(most, extent - i)) {
         const size_t count = clb_min(most, extent - i);
         const cl_ulong first = i + (is_a ? 0 : check->m), places[2] = {first, first};
-        chunk.offset = CLB_TRIAL_BEGIN + (along ? p0 + i * chunk.ld : i + p0 * chunk.ld);
+        chunk.offset =
+            first_of(check, is_a ? 0 : 1) + (along ? p0 + i * chunk.ld : i + p0 * chunk.ld);
         if (way->scaled)
             status = clb_gemm_scale(check->queue_set, check->variant, &chunk, count, k,
                                     check->memory[EXPONENTS]->mem, places, (struct clb_order){0});
@@ -102,12 +109,13 @@ static clb_status full_multiply(const struct full_check *check, const struct way
             product.n = clb_min(most_n, check->n - j);
             product.b_exponents = check->m + j;
             product.b_offset = raw || direct
-                                   ? CLB_TRIAL_BEGIN + (along_b ? p0 + j * ld_b : j + p0 * ld_b)
+                                   ? first_of(check, 1) + (along_b ? p0 + j * ld_b : j + p0 * ld_b)
                                    : clb_packed_offset(variant, CLB_OPERAND_B, j, product.k);
             for (size_t i = 0; i < check->m && status == CLB_OK; i += product.m) {
                 product.m = clb_min(most_m, check->m - i);
-                product.a_offset = raw ? CLB_TRIAL_BEGIN + (along_a ? p0 + i * ld_a : i + p0 * ld_a)
-                                       : clb_packed_offset(variant, CLB_OPERAND_A, i, product.k);
+                product.a_offset =
+                    raw ? first_of(check, 0) + (along_a ? p0 + i * ld_a : i + p0 * ld_a)
+                        : clb_packed_offset(variant, CLB_OPERAND_A, i, product.k);
                 product.a_exponents = i;
                 product.c_offset = i + j * call->ldc;
                 status =
@@ -139,19 +147,19 @@ static clb_status judge_full(const struct full_check *check)
 }
 
 /* C = op(A)*op(B) in launches as wide as possible, over a C of NaNs; then C += op(A)*op(B) in
- * launches for halves of C, which begin behind the first element of what they read and write. */
+ * launches for halves of C, which begin behind the first element of what they read and write. In
+ * the latter, operands that are read unpacked and their columns are aligned to two elements. */
 static clb_status check_way(struct full_check *check, const struct way *way)
 {
     const struct clb_gemm_variant *variant = check->variant;
     const clb_precision precision = variant->precision;
-    const struct clb_trial_numbers numbers = {
-        .seed = 20261120,
-        .scale = 1,
-        .spoils = true,
-        .begins_later = true,
-        .extreme = way->scaled,
-        .sampled = check->program->known,
-        .rounded = clb_families[variant->tuning.family].math == CLB_MATH_FAST};
+    struct clb_trial_numbers numbers = {.seed = 20261120,
+                                        .scale = 1,
+                                        .spoils = true,
+                                        .extreme = way->scaled,
+                                        .sampled = check->program->known,
+                                        .rounded = clb_families[variant->tuning.family].math ==
+                                                   CLB_MATH_FAST};
     struct clb_call call = clb_call_of(clb_routine_of(CLB_KIND_gemm, precision, false));
     const size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
     const size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
@@ -167,6 +175,11 @@ static clb_status check_way(struct full_check *check, const struct way *way)
     call.ldc = clb_round_up(check->m, 128 / clb_precision_size(precision));
     for (int add = 0; add < 2 && status == CLB_OK; add++) {
         call.beta = add ? clb_scalar_of(precision, 1) : clb_scalar_of(precision, 0);
+        numbers.begins_later = !(way->raw && add);
+        if (!numbers.begins_later) {
+            call.lda = clb_round_up((way->op_a == CLB_OP_N ? check->m : check->k) + 1, 2);
+            call.ldb = clb_round_up((way->op_b == CLB_OP_N ? check->k : check->n) + 1, 2);
+        }
         status = clb_trial_open(&check->trial, check->queue_set->runtime, check->queue_set->queue,
                                 &call, &numbers);
         CLB_THEN(status, full_multiply(check, way, add, most_m, most_n));
