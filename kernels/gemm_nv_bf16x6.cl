@@ -16,6 +16,8 @@
  * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  *
  * Building needs a patch: see nv_wgmma.h.
+ *
+ * With CLB_RAW there are other kernels instead, which read unpacked operands: see nv_raw.h.
  */
 
 /*
@@ -33,8 +35,10 @@
 #include "common.h"
 #include "operand.h"
 #include "nv.h"
-#include "nv_scale.h"
 #include "nv_split.h"
+#if !CLB_RAW
+#include "nv_scale.h"
+#endif
 #include "nv_bf16.h"
 #include "nv_copy.h"
 #include "nv_mma.h"
@@ -54,22 +58,22 @@ static inline float read_number(local const uchar *place)
 #endif
 
 /* Whether the stage needs all products. */
-static inline uint is_sparse(local const uchar *la, local const uchar *lb)
+static inline uint is_sparse(local const uchar *la, local const uchar *lb, uint step)
 {
-#if CLB_PRODUCTS
-    return CLB_PRODUCTS == 8;
-#else
-    return *(local const uint *)(la + 3 * CLB_PIECE(CLB_MR)) |
-           *(local const uint *)(lb + 3 * CLB_PIECE(CLB_NR));
-#endif
+    uint a = *(local const uint *)(la + 3 * CLB_PIECE(CLB_MR));
+    uint b = *(local const uint *)(lb + 3 * CLB_PIECE(CLB_NR));
+
+    if (CLB_PRODUCTS)
+        return CLB_PRODUCTS == 8;
+    return CLB_RAW ? a == step + 1 || b == step + 1 : a | b;
 }
 
 /* The small products of one stage are added up on their own, the smallest first, so that no
  * truncated sum contains x1*y1. */
-static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint group,
-                                   float d[CLB_ACC], float sum[CLB_ACC])
+static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint step,
+                                   uint group, float d[CLB_ACC], float sum[CLB_ACC])
 {
-    uint sparse = is_sparse(la, lb);
+    uint sparse = is_sparse(la, lb, step);
 
     la += group * CLB_CHUNK(64);
     if (sparse) {
@@ -91,3 +95,7 @@ static inline float multiply_stage(local const uchar *la, local const uchar *lb,
     finish_products(d);
     return 1.0f;
 }
+
+#if CLB_RAW
+#include "nv_raw.h"
+#endif

@@ -44,58 +44,66 @@ static inline uint pair_bf16(float low, float high)
     return as_uint(low) >> 16 | (as_uint(high) & 0xffff0000);
 }
 
-static inline bool is_safe(float x)
+/* The same of two numbers, rounded. */
+static inline uint round_pair(float low, float high)
 {
-    float a = fabs(x);
+#if CLB_EMULATE
+    return pair_bf16(round_bf16(low), round_bf16(high));
+#else
+    uint pair;
 
-    return a == 0.0f || (a >= CLB_SAFE_MIN && a <= CLB_SAFE_MAX);
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#endif
 }
 
-/* One of 8 elements is large and the others are less than a sixteenth of it. */
-static inline bool is_single(const float x[8])
-{
-    float first = 0.0f;
-    float second = 0.0f;
-
-#pragma unroll
-    for (uint i = 0; i < 8; i++) {
-        float a = fabs(x[i]);
-
-        second = fmax(second, fmin(first, a));
-        first = fmax(first, a);
-    }
-    return second * 16.0f < first;
-}
-
-/* What a work-item finds in the elements that it packs. */
+/* What a work-item finds in the elements that it splits. */
 struct findings {
     bool unsafe, sparse;
 };
 
-/* Splits the 8 elements of a chunk and writes the pieces. */
-static inline void split_chunk(float x[8], global uchar *dst, uint width, struct findings *found)
+/* Looks at 8 elements: whether all are zero or in the range, and whether one is large and the others
+ * are less than a sixteenth of it. Magnitudes are in the order of their bits. */
+static inline void look_at(const float x[8], struct findings *found)
 {
-    float rest[8];
+    uint first = 0, second = 0, least = 0xffffffff;
 
-    for (uint i = 0; i < 8; i++)
-        found->unsafe = found->unsafe || !is_safe(x[i]);
-    found->sparse = found->sparse || is_single(x);
 #pragma unroll
-    for (uint piece = 0; piece < 3; piece++) {
-#pragma unroll
-        for (uint i = 0; i < 8; i++) {
-            float r = round_bf16(x[i]);
+    for (uint i = 0; i < 8; i++) {
+        uint a = as_uint(x[i]) & 0x7fffffff;
 
-            rest[i] = x[i] - r;
-            x[i] = r;
-        }
-        *(global uint4 *)(dst + piece * CLB_PIECE(width)) =
-            (uint4)(pair_bf16(x[0], x[1]), pair_bf16(x[2], x[3]), pair_bf16(x[4], x[5]),
-                    pair_bf16(x[6], x[7]));
-#pragma unroll
-        for (uint i = 0; i < 8; i++)
-            x[i] = rest[i];
+        second = max(second, min(first, a));
+        first = max(first, a);
+        least = min(least, a - 1);
     }
+    found->unsafe = found->unsafe || first > as_uint(CLB_SAFE_MAX) ||
+                    least < as_uint(CLB_SAFE_MIN) - 1;
+    found->sparse = found->sparse || as_float(second) * 16.0f < as_float(first);
+}
+
+/* Splits the 8 elements of a chunk: a piece of them, and what it leaves. */
+static inline uint4 split_chunk(float x[8])
+{
+    uint pair[4];
+
+#pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        pair[i] = round_pair(x[2 * i], x[2 * i + 1]);
+        x[2 * i] -= as_float(pair[i] << 16);
+        x[2 * i + 1] -= as_float(pair[i] & 0xffff0000);
+    }
+    return (uint4)(pair[0], pair[1], pair[2], pair[3]);
+}
+
+#if !CLB_RAW
+
+/* Splits a chunk and writes the pieces. */
+static inline void pack_chunk(float x[8], global uchar *dst, uint width, struct findings *found)
+{
+    look_at(x, found);
+#pragma unroll
+    for (uint piece = 0; piece < 3; piece++)
+        *(global uint4 *)(dst + piece * CLB_PIECE(width)) = split_chunk(x);
 }
 
 /* What the work-group has found. `sparse` is local memory for it. */
@@ -133,7 +141,7 @@ static inline void pack_n(global const float *src, ulong ld, uint w, uint k, glo
 
             x[d] = element(src, 1, ld, w, k, i, p, is_a, conj);
         }
-        split_chunk(x, dst + e * 16, width, &found);
+        pack_chunk(x, dst + e * 16, width, &found);
     }
     note_findings(&found, dst + 3 * CLB_PIECE(width), flag, sparse);
 }
@@ -156,7 +164,7 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
 
             x[d] = block[at.y * (width + 1) + at.x];
         }
-        split_chunk(x, dst + e * 16, width, &found);
+        pack_chunk(x, dst + e * 16, width, &found);
     }
     note_findings(&found, dst + 3 * CLB_PIECE(width), flag, sparse);
 }
@@ -190,3 +198,5 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
 
 CLB_BF16_KERNELS(clb_pack_a_n, clb_pack_a_t, CLB_MR, CLB_PARTS, true)
 CLB_BF16_KERNELS(clb_pack_b_n, clb_pack_b_t, CLB_NR, 1, false)
+
+#endif

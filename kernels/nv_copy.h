@@ -11,7 +11,7 @@
 #ifndef CLB_EMULATE
 #define CLB_EMULATE 0
 #endif
-/* 1: numbers one by one too, in double precision, with either kind of copies. */
+/* 1: numbers one by one too in double precision, with either kind of copies. */
 #ifndef CLB_RAW
 #define CLB_RAW 0
 #endif
@@ -32,7 +32,7 @@ static inline void wait_step(void)
 {
 }
 
-#if CLB_RAW
+#if CLB_RAW && CLB_DOUBLE
 static inline void copy_number(local double *to, global const double *from, bool inside)
 {
     *to = inside ? *from : 0.0;
@@ -86,14 +86,14 @@ static inline void release_stage(uint empty)
 
 #endif
 
-#if !CLB_EMULATE && (CLB_COPY == 2 || CLB_RAW)
+#if !CLB_EMULATE && (CLB_COPY == 2 || (CLB_RAW && CLB_DOUBLE))
 
 static inline void copy_16(local uchar *to, global const uchar *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint)to), "l"(from) : "memory");
 }
 
-#if CLB_RAW
+#if CLB_RAW && CLB_DOUBLE
 /* A number, or zero where `inside` is false: nothing is read there. */
 static inline void copy_number(local double *to, global const double *from, bool inside)
 {

@@ -7,7 +7,11 @@
  * CLB_TAIL bytes.
  */
 
-#define CLB_WG 384
+/* CLB_RAW: two warpgroups multiply, two fetch. */
+#ifndef CLB_RAW
+#define CLB_RAW 0
+#endif
+#define CLB_WG (CLB_RAW ? 512 : 384)
 /* Byte distance in a piece from a chunk of 8 depths to the next; bytes of a piece, of a stage. */
 #define CLB_CHUNK(width) ((width)*16)
 #define CLB_PIECE(width) ((width)*CLB_KU * 2)

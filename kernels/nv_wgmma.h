@@ -13,11 +13,11 @@
  */
 
 /*
- * The products of one stage, la and lb; `group` is the warpgroup. What is left in d is then added
- * to the sum, times the value returned. Defined by the kernel file.
+ * The products of one stage, la and lb, which has step `step`; `group` is the warpgroup. What is
+ * left in d is then added to the sum, times the value returned. Defined by the kernel file.
  */
-static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint group,
-                                   float d[CLB_ACC], float sum[CLB_ACC]);
+static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint step,
+                                   uint group, float d[CLB_ACC], float sum[CLB_ACC]);
 
 #if CLB_EMULATE
 
@@ -55,6 +55,8 @@ static inline void finish_products(float d[CLB_ACC])
 {
 }
 
+#if !CLB_RAW
+
 static inline void multiply_panels(global const uchar *pa, global const uchar *pb, uint steps,
                                    local uchar *la, local uchar *lb, float sum[CLB_ACC])
 {
@@ -68,7 +70,7 @@ static inline void multiply_panels(global const uchar *pa, global const uchar *p
         copy_block(lb, pb + (ulong)s * CLB_BYTES_B, CLB_BYTES_B, CLB_WG);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (group < 2)
-            add_scaled(sum, multiply_stage(la, lb, group, d, sum), d);
+            add_scaled(sum, multiply_stage(la, lb, s, group, d, sum), d);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }
@@ -96,6 +98,8 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
         store_tile(sum, m, n, alpha, beta, c + c_off + share.c_offset, ldc,
                    tile.x * CLB_MR + id / 32 * 16 + id % 32 / 4, tile.y * CLB_NR + id % 4 * 2);
 }
+
+#endif
 
 #else
 
@@ -194,7 +198,8 @@ static inline void multiply_panels(uint steps, local const uchar *la, local cons
         float scale;
 
         wait_barrier(full + 8 * stage, parity);
-        scale = multiply_stage(la + stage * CLB_BYTES_A, lb + stage * CLB_BYTES_B, group, d, sum);
+        scale =
+            multiply_stage(la + stage * CLB_BYTES_A, lb + stage * CLB_BYTES_B, s, group, d, sum);
         release_stage(empty + 8 * stage);
         add_scaled(sum, scale, d);
         if (++stage == CLB_STAGES) {
@@ -203,6 +208,8 @@ static inline void multiply_panels(uint steps, local const uchar *la, local cons
         }
     }
 }
+
+#if !CLB_RAW
 
 /* The fetching work-item; a wait for the release before the first passes at once. */
 static inline void fetch_panels(global const uchar *pa, global const uchar *pb, uint steps, uint la,
@@ -270,5 +277,7 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
                    col + id % 4 * 2);
     }
 }
+
+#endif
 
 #endif

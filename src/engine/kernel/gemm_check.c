@@ -93,6 +93,7 @@ static clb_status full_multiply(const struct full_check *check, const struct way
         .b_conjugated = way->op_b == CLB_OP_C,
         .lda = raw ? ld_a : 0,
         .ldb = raw || direct ? ld_b : 0,
+        .flag = check->memory[FLAG] != NULL ? check->memory[FLAG]->mem : NULL,
         .part = way->part,
         .parts = check->memory[PARTS_OF_C] != NULL ? check->memory[PARTS_OF_C]->mem : NULL,
         .exponents = way->scaled ? check->memory[EXPONENTS]->mem : NULL,
@@ -210,7 +211,7 @@ static clb_status check_ways(struct full_check *check)
         ways[count++] = (struct way){.op_a = CLB_OP_N, .raw = true};
     if (part != 0)
         ways[count++] = (struct way){(clb_op)check->turned, CLB_OP_N, .raw = raw, .part = part};
-    if (check->memory[EXPONENTS] != NULL) {
+    if (check->memory[EXPONENTS] != NULL && !raw) {
         ways[count++] = (struct way){.op_a = CLB_OP_N, .scaled = true};
         ways[count++] = (struct way){CLB_OP_T, CLB_OP_T, .scaled = true, .part = part};
     }

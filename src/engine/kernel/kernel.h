@@ -37,7 +37,9 @@ struct clb_gemm_family {
     bool has_skip;
     bool packs_once; /* packs A as B: see below, launch.c */
     bool has_parts;  /* divides the depth over work-groups: see clb_part_depth */
-    bool has_raw; /* variants with RAW have kernels that read both operands unpacked, no others */
+    /* The `items` of variants with RAW, which have kernels that read both operands unpacked, no
+     * others; 0: there are none. */
+    size_t raw_items;
 };
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
@@ -249,7 +251,7 @@ size_t clb_scaled_bytes(const struct clb_gemm_variant *variant, size_t part, siz
 /* Whether kernels read both operands unpacked, with the same sums. */
 static inline bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant)
 {
-    return variant->family->has_raw && variant->tuning.value[CLB_PARAM_RAW] != 0;
+    return variant->family->raw_items != 0 && variant->tuning.value[CLB_PARAM_RAW] != 0;
 }
 
 /* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
@@ -266,6 +268,7 @@ struct clb_product {
                  has_direct */
     bool a_depth_contiguous, b_depth_contiguous;
     bool a_conjugated, b_conjugated; /* of `raw`; ignored for real precisions */
+    cl_mem flag;                     /* of `raw`, of split families: as in clb_gemm_pack */
     cl_ulong lda;
     /* clb_part_depth and memory of clb_part_bytes, which no other launch that may run at the same
      * time uses. Ignored with in_order, cut and b_op_of_a. */

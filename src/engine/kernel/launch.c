@@ -87,7 +87,8 @@ size_t clb_gemm_tiles(const struct clb_gemm_variant *variant, size_t m, size_t n
 
 size_t clb_gemm_group(const struct clb_gemm_family *family, const size_t *value)
 {
-    return family->items * (value[CLB_PARAM_MR] / value[family->rows]) *
+    return (value[CLB_PARAM_RAW] != 0 ? family->raw_items : family->items) *
+           (value[CLB_PARAM_MR] / value[family->rows]) *
            (value[CLB_PARAM_NR] / value[family->cols]);
 }
 
@@ -209,8 +210,9 @@ clb_status clb_product_launch(struct clb_queue_set *queue_set,
             CLB_ARG_IF(raw, lda), CLB_ARG(product->b), CLB_ARG(b_offset), CLB_ARG_IF(raw, ldb),
             CLB_ARG(product->c), CLB_ARG(start), CLB_ARG(ldc),
             CLB_ARG_IF(raw && in_parts && each > 1, conjugates), CLB_ARG_IF(in_parts, part),
-            CLB_ARG_IF(in_parts, stride), CLB_ARG_IF(direct, ldb), CLB_ARG_IF(cuts, cut->kind),
-            CLB_ARG_IF(cuts, a_cut), CLB_ARG_IF(cuts, b_cut), CLB_ARG_IF(cuts, c_cut)));
+            CLB_ARG_IF(in_parts, stride), CLB_ARG_IF(raw && variant->split, product->flag),
+            CLB_ARG_IF(direct, ldb), CLB_ARG_IF(cuts, cut->kind), CLB_ARG_IF(cuts, a_cut),
+            CLB_ARG_IF(cuts, b_cut), CLB_ARG_IF(cuts, c_cut)));
 }
 
 clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,

@@ -134,11 +134,13 @@ static clb_status prelaunch_product(struct clb_queue_set *queue_set,
     const size_t bytes[] = {
         clb_packed_bytes(variant, CLB_OPERAND_A, shape.rows, k),
         clb_packed_bytes(variant, role, shape.cols, k), shape.rows * shape.cols * element,
-        product.part != 0 ? clb_part_bytes(variant, product.part, shape.rows, shape.cols, k) : 0};
+        product.part != 0 ? clb_part_bytes(variant, product.part, shape.rows, shape.cols, k) : 0,
+        variant->split ? sizeof(cl_uint) : 0};
     struct clb_buffer *memory[CLB_COUNT_OF(bytes)] = {NULL};
     clb_status status = clb_check_memory(queue_set->runtime, bytes, memory, CLB_COUNT_OF(bytes));
     if (status == CLB_OK) {
         product.parts = memory[3] != NULL ? memory[3]->mem : NULL;
+        product.flag = memory[4] != NULL ? memory[4]->mem : NULL;
         product.m = product.ldc = shape.rows;
         product.n = shape.cols;
         product.k = k;

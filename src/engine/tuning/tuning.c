@@ -201,7 +201,8 @@ static void set_smallest(clb_precision precision, struct clb_gemm_tuning *tuning
     for (size_t r = 0; r < CLB_COUNT_OF(smallest_rows); r++) {
         const struct row *row = &smallest_rows[r];
         if (is_for(row, precision) && row->tuning.family == tuning->family &&
-            is_second(row) == second) {
+            is_second(row) == second &&
+            row->tuning.value[CLB_PARAM_RAW] == tuning->value[CLB_PARAM_RAW]) {
             const struct clb_gemm_tuning smallest = tuning_of(row, precision);
             memcpy(tuning->value, smallest.value, sizeof tuning->value);
         }

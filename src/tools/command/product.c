@@ -15,7 +15,7 @@ clb_status clb_resident_open(struct clb_resident *r, struct clb_queue_set *queue
     const size_t bytes[] = {
         [CLB_OPERAND_A] = raw ? 0 : clb_packed_bytes(variant, CLB_OPERAND_A, m, k),
         [CLB_OPERAND_B] = raw ? 0 : clb_packed_bytes(variant, CLB_OPERAND_B, n, k),
-        [FLAG] = variant->split && !raw ? sizeof(cl_uint) : 0,
+        [FLAG] = variant->split ? sizeof(cl_uint) : 0,
         [PARTS] = clb_part_bytes(variant, part, m, n, k)};
     *r = (struct clb_resident){queue_set, variant, m, n, k, .raw = raw, .part = part};
     return clb_check_memory(runtime, bytes, r->memory, CLB_COUNT_OF(r->memory));
@@ -40,6 +40,7 @@ static clb_status multiply_now(const struct clb_resident *r)
     product.ldb = r->raw ? r->k : 0;
     product.b_depth_contiguous = true;
     product.parts = mem_of(r->memory[PARTS]);
+    product.flag = mem_of(r->memory[FLAG]);
     product.c = r->c;
     product.ldc = r->m;
     return clb_gemm_multiply(r->queue_set, r->variant, &product, (struct clb_order){0});
