@@ -1,9 +1,11 @@
 /* The algo layer: plans, the merge, and runs under memory limits. */
+#include "engine/kernel/check.h"
 #include "engine/gemm/discrete.h"
 #include "engine/gemm/gemm.h"
 #include "fakecl.h"
 #include "matrix.h"
 #include "tap.h"
+#include "tools/command/product.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -106,16 +108,64 @@ static void second_rows(void *argument)
                "the wrong row for %zu x %zu x %zu", cases[i].m, cases[i].n, cases[i].k);
 }
 
-/* Kernels that read operands unpacked, emulated, pass their self-check. */
-static void raw_kernels(void *argument)
+/* ---- kernels that read operands unpacked, emulated ---- */
+
+struct raw_setting {
+    const char *kernel;
+    clb_precision precision;
+    double large; /* an element of A, beyond the range of split families */
+};
+
+/* Their product and flag are those of packed operands in the same tiles, for an operand with a
+ * block that is sparse in nv_bf16.h's terms. */
+static void raw_products(void *argument)
 {
+    enum { M = 150, N = 70, K = 132, FLAG = 2 };
+    const struct raw_setting *setting = argument;
+    const size_t parts = clb_precision_parts(setting->precision),
+                 bytes[] = {M * K * sizeof(double) * parts, K * N * sizeof(double) * parts,
+                            M * N * clb_precision_size(setting->precision),
+                            M * N * sizeof(double) * parts};
     const struct clb_gemm_variant *variant;
-    struct clb_runtime *runtime = fake_cl_start("nv-dmma", "gemm.tile=min,gemm.emulate=1", false);
-    (void)argument;
-    for (int precision = CLB_D; precision <= CLB_Z; precision += CLB_Z - CLB_D)
-        expect(clb_gemm_variant_get(runtime, (clb_precision)precision, &variant) == CLB_OK &&
-                   variant->raw != NULL && variant->raw->turned != NULL,
-               "no kernels in %c", "sdcz"[precision]);
+    struct clb_buffer *memory[CLB_COUNT_OF(bytes)] = {NULL};
+    struct clb_queue_set *set;
+    struct clb_resident r;
+    char *result = calloc(2, bytes[0]);
+    cl_uint flag[2] = {0};
+    uint64_t state = 1;
+    struct clb_runtime *runtime =
+        fake_cl_start(setting->kernel, "gemm.tile=min,gemm.emulate=1", false);
+    if (!expect(clb_gemm_variant_get(runtime, setting->precision, &variant) == CLB_OK &&
+                    variant->raw != NULL && clb_queue_set_acquire(runtime, &set) == CLB_OK &&
+                    clb_check_memory(runtime, bytes, memory, CLB_COUNT_OF(bytes)) == CLB_OK,
+                "no kernels"))
+        return;
+    for (int i = 0; i < 2; i++) {
+        for (size_t e = 0; e < (size_t)(i == 0 ? M : N) * K * parts; e++)
+            clb_check_put(setting->precision, result, e,
+                          e < M * 8 && e % 8 ? 0 : clb_check_random(&state));
+        if (i == 0)
+            clb_check_put(setting->precision, result, M * K / 2, setting->large);
+        (void)!clb_queue_write_now(set->queue, memory[i]->mem, 0, bytes[i], result);
+    }
+    for (int raw = 0; raw < 2; raw++) {
+        const struct clb_gemm_variant *other = variant->second != NULL ? variant->second : variant;
+        bool good = clb_resident_open(&r, set, raw ? variant->raw : other, M, N, K) == CLB_OK &&
+                    r.raw == raw;
+        r.a = memory[0]->mem, r.b = memory[1]->mem, r.c = memory[2]->mem;
+        if (r.memory[FLAG] != NULL)
+            good &= clb_queue_write_now(set->queue, r.memory[FLAG]->mem, 0, sizeof *flag,
+                                        &(cl_uint){0}) == CLB_OK;
+        good &= clb_resident_enqueue(&r, true, true) == CLB_OK &&
+                clb_queue_read_now(set->queue, r.c, 0, bytes[2], result + (size_t)raw * bytes[2]) ==
+                    CLB_OK;
+        if (r.memory[FLAG] != NULL)
+            good &= clb_queue_read_now(set->queue, r.memory[FLAG]->mem, 0, sizeof *flag,
+                                       &flag[raw]) == CLB_OK;
+        expect(good && flag[raw] == (setting->large > 1), "raw %d: flag %u", raw, flag[raw]);
+        clb_resident_close(&r);
+    }
+    expect(memcmp(result, result + bytes[2], bytes[2]) == 0 || setting->large > 1, "other bits");
 }
 
 static struct clb_gemm shape(clb_precision precision, size_t m, size_t n, size_t k)
@@ -606,13 +656,18 @@ int main(void)
         {"own memory under shrinking limits, depth in parts", "portable",
          "gemm.tile=min,gemm.slab=40,gemm.parts=4", true, 0},
     };
+    struct raw_setting raw_settings[] = {{"nv-bf16x6", CLB_S, 1},
+                                         {"nv-bf16x6", CLB_S, 1e18},
+                                         {"nv-dmma", CLB_D, 1},
+                                         {"nv-dmma", CLB_Z, 1}};
     tap_child("plans in place", 60, plans_in_place, &seed);
     tap_child("plans for streaming", 60, plans_streamed, &seed);
     tap_child("tall bands where the depth is small", 60, tall_bands, NULL);
     tap_child("the last pieces are small", 60, last_pieces, NULL);
     tap_child("parts of the depth", 60, parts_of_depth, &seed);
     tap_child("second rows", 60, second_rows, NULL);
-    tap_child("kernels for unpacked operands", 300, raw_kernels, NULL);
+    for (size_t i = 0; i < CLB_COUNT_OF(raw_settings); i++)
+        tap_child("unpacked operands", 300, raw_products, &raw_settings[i]);
     tap_child("merge", 60, merges, &seed);
     tap_child("packed sizes", 60, packed_sizes, NULL);
     for (size_t i = 0; i < CLB_COUNT_OF(runs); i++) {
