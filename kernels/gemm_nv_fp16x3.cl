@@ -208,8 +208,8 @@ static inline float read_number(local const uchar *place)
 }
 #endif
 
-static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint step, uint group,
-                                   float d[CLB_ACC], float sum[CLB_ACC])
+static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint step,
+                                   uint group, float d[CLB_ACC], float sum[CLB_ACC])
 {
     float scale = *(local const float *)(la + 2 * CLB_PIECE(CLB_MR)) *
                   *(local const float *)(lb + 2 * CLB_PIECE(CLB_NR));

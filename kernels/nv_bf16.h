@@ -62,8 +62,8 @@ struct findings {
     bool unsafe, sparse;
 };
 
-/* Looks at 8 elements: whether all are zero or in the range, and whether one is large and the others
- * are less than a sixteenth of it. Magnitudes are in the order of their bits. */
+/* Looks at 8 elements: whether all are zero or in the range, and whether one is large and the
+ * others are less than a sixteenth of it. Magnitudes are in the order of their bits. */
 static inline void look_at(const float x[8], struct findings *found)
 {
     uint first = 0, second = 0, least = 0xffffffff;
@@ -76,8 +76,8 @@ static inline void look_at(const float x[8], struct findings *found)
         first = max(first, a);
         least = min(least, a - 1);
     }
-    found->unsafe = found->unsafe || first > as_uint(CLB_SAFE_MAX) ||
-                    least < as_uint(CLB_SAFE_MIN) - 1;
+    found->unsafe =
+        found->unsafe || first > as_uint(CLB_SAFE_MAX) || least < as_uint(CLB_SAFE_MIN) - 1;
     found->sparse = found->sparse || as_float(second) * 16.0f < as_float(first);
 }
 

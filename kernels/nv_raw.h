@@ -26,8 +26,8 @@
 #define CLB_CHUNKS(width) ((width)*CLB_KU / 8 / 256)
 
 /* An operand from the tile's first row and the part's first depth on: w rows and k depths exist.
- * Rows beyond are others again, because they never meet what is kept. `vectors`: lines of contiguous
- * depths begin at multiples of 16 bytes. */
+ * Rows beyond are others again, because they never meet what is kept. `vectors`: lines of
+ * contiguous depths begin at multiples of 16 bytes. */
 struct raw_operand {
     global const float *from;
     ulong ld;
@@ -106,7 +106,8 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, float alpha, float beta, glo
     const uint first = share.first * CLB_KU;
     const uint row = share.tile.x * CLB_MR, col = share.tile.y * CLB_NR;
     const uint depths = min(share.steps * CLB_KU, k - first);
-    const struct raw_operand of_a = {.from = a + (CLB_TURNED ? first + row * lda : row + first * lda),
+    const struct raw_operand of_a = {.from =
+                                         a + (CLB_TURNED ? first + row * lda : row + first * lda),
                                      .ld = lda,
                                      .width = CLB_MR,
                                      .w = m - row,
@@ -195,21 +196,21 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, float alpha, float beta, glo
                    col + id % 4 * 2);
 }
 
-#define CLB_RAW_KERNEL(name, b_turned)                                                           \
-    CLB_GEMM_KERNEL void name(                                                                   \
-        uint m, uint n, uint k, float alpha, float beta, global const float *a, ulong a_off,     \
-        ulong lda, global const float *b, ulong b_off, ulong ldb, global float *c, ulong c_off,  \
-        ulong ldc CLB_PART_PARAMETERS, global uint *flag CLB_LAUNCH_PARAMETERS)                  \
-    {                                                                                            \
-        CLB_NOTE_LAUNCH();                                                                       \
-        local uchar la[CLB_RAW_STAGES * CLB_BYTES_A] __attribute__((aligned(128)));              \
-        local uchar lb[CLB_RAW_STAGES * CLB_BYTES_B] __attribute__((aligned(128)));              \
-        local ulong barriers[2 * CLB_STAGES];                                                    \
-        CLB_RAW_POINTER to_a = la;                                                               \
-        CLB_RAW_POINTER to_b = lb;                                                               \
-                                                                                                 \
-        raw_product(m, n, k, alpha, beta, a + a_off, lda, b + b_off, ldb, c + c_off, ldc, part,  \
-                    part_stride, flag, b_turned, to_a, to_b, barriers);                          \
+#define CLB_RAW_KERNEL(name, b_turned)                                                          \
+    CLB_GEMM_KERNEL void name(                                                                  \
+        uint m, uint n, uint k, float alpha, float beta, global const float *a, ulong a_off,    \
+        ulong lda, global const float *b, ulong b_off, ulong ldb, global float *c, ulong c_off, \
+        ulong ldc CLB_PART_PARAMETERS, global uint *flag CLB_LAUNCH_PARAMETERS)                 \
+    {                                                                                           \
+        CLB_NOTE_LAUNCH();                                                                      \
+        local uchar la[CLB_RAW_STAGES * CLB_BYTES_A] __attribute__((aligned(128)));             \
+        local uchar lb[CLB_RAW_STAGES * CLB_BYTES_B] __attribute__((aligned(128)));             \
+        local ulong barriers[2 * CLB_STAGES];                                                   \
+        CLB_RAW_POINTER to_a = la;                                                              \
+        CLB_RAW_POINTER to_b = lb;                                                              \
+                                                                                                \
+        raw_product(m, n, k, alpha, beta, a + a_off, lda, b + b_off, ldb, c + c_off, ldc, part, \
+                    part_stride, flag, b_turned, to_a, to_b, barriers);                         \
     }
 
 #if CLB_TURNED

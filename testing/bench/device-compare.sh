@@ -12,7 +12,7 @@ if [ "${1-}" = --pack ]; then
     mkdir -p "$3/.libs" "$3/testing/bench"
     cp -L "$2/.libs/libclblas_shim.so.0" "$3/.libs"
     cp "$2/clblas-shim" "$2/clblas-shim-probe" "$3"
-    cp "$2"/testing/bench/bench-{peer,regret,declined} "$3/testing/bench"
+    cp "$2"/testing/bench/bench-{kernel,peer,regret,declined} "$3/testing/bench"
     strip --strip-debug "$3"/.libs/* "$3"/clblas-shim* "$3"/testing/bench/bench-*
     exit
 fi

@@ -4,9 +4,14 @@
 #
 # usage: device-kernels.sh [BUILD-FOLDER]            (default: the current folder)
 #        device-kernels.sh --shapes [BUILD-FOLDER]
+#        device-kernels.sh --plan FILE OLD NEW
 #
 # With --shapes only rates, of the products in SHAPES (small, narrow and deep ones unless it is set), beside
 # cuBLAS where that is: one process after the other, medians, with the kernel that the tables choose.
+#
+# With --plan also only rates, of the lines "precision | what | shapes" of a file: what is `cublas`, `old` (the build
+# OLD), or parameters for NEW, perhaps none; ratios are to a line `cublas` before. Behind them the seconds of `warm
+# dgemm` from empty caches, twice for both. The builds are folders made by `device-compare.sh --pack`.
 #
 # Half of the time is for the results, which are judged side by side, the rest for the rates. A built
 # tree needs its programs only (`make bench` and `make check TESTS=` made them). The device is
@@ -17,8 +22,9 @@
 # too long, unseen one that had no time, none a family that the device does not build. The last lines
 # are a short table; the exit status is 1 when a result is wrong or missing.
 set -u -o pipefail
-only_shapes=
+only_shapes= plan= old=
 [ "${1:-}" != --shapes ] || { only_shapes=yes; shift; }
+[ "${1:-}" != --plan ] || { only_shapes=yes plan=$(readlink -f "$2") old=$(readlink -f "$3"); shift 3; }
 build=$(readlink -f "${1:-.}")
 size=${SIZE:-4096}
 limit=${SECONDS_IN_ALL:-57}
@@ -116,7 +122,7 @@ cublas_rates()
         echo "run $1 ${size//x/ } warm"
     done >"$work/tasks"
     timeout 60 "$build/testing/bench/bench-peer" cublas <"$work/tasks" 2>/dev/null | paste -d ' ' "$work/tasks" - |
-        awk 'NF == 7 && $7 > 0 { print $2, $3 "x" $4 "x" $5, 2e-12 * $3 * $4 * $5 / $7 }'
+        awk 'NF == 7 && $7 > 0 { print $2, $3 "x" $4 "x" $5, (/^run [cz]/ ? 8e-12 : 2e-12) * $3 * $4 * $5 / $7 }'
 }
 
 # The products of SHAPES beside cuBLAS; fails when a result is wrong.
@@ -140,12 +146,59 @@ measure_shapes()
     ! grep -q WRONG "$work"/shapes.[ds]
 }
 
+# planned WHAT PRECISION SHAPES REPETITIONS: bench-kernel's lines.
+planned()
+{
+    local of=$build params=$1
+    [ "$1" != old ] || of=$old params=
+    CLBLAS_SHIM_PARAMS=$params timeout 60 "$of/testing/bench/bench-kernel" --precisions "$2" --sizes "$3" --reps "$4"
+}
+
+# All is compiled first, side by side; then one after the other.
+run_plan()
+{
+    local precision what shapes build_folder i
+    tr -d ' ' <"$plan" | grep '^[sdcz]|' >"$work/plan"
+    while IFS='|' read -r precision what shapes; do
+        [ "$what" = cublas ] || planned "$what" "$precision" 64 1 >"$work/compiled" 2>&1 &
+    done <"$work/plan"
+    wait
+    echo "compiled: $SECONDS s"
+    printf '%s %-20s %-30s %8s %8s %6s %s\n' p shape kernel alone packed ratio parameters
+    while IFS='|' read -r precision what shapes; do
+        if [ "$what" = cublas ]; then
+            cublas_rates "$precision" "$shapes" | tee -a "$work/cublas" | awk '{ printf "%s %-20s %-30s %8.1f\n", $1, $2, "cuBLAS", $3 }'
+            continue
+        fi
+        planned "$what" "$precision" "$shapes" 7 </dev/null 2>"$work/errors" | awk -v what="$what" '
+            FILENAME != "-" { peer[$1 " " $2] = $3; next }
+            /^[sdcz] +[0-9]/ {
+                other = peer[$1 " " $2]
+                printf "%s %-20s %-30s %8.1f %8.1f %6s %s%s\n", $1, $2, $3, $5 / 1000, $8 / 1000,
+                    other ? sprintf("%.2f", $8 / 1000 / other) : "-", what, /WRONG/ ? " WRONG" : ""
+            }' "$work/cublas" -
+        head -n 3 "$work/errors"
+    done <"$work/plan"
+    echo "rates: $SECONDS s"
+    for i in 1 2; do
+        for build_folder in "$old" "$build"; do
+            mkdir -p "$work/warm"
+            XDG_CACHE_HOME=$work/warm CUDA_CACHE_PATH=$work/warm CLBLAS_SHIM_PROBE=$build_folder/clblas-shim-probe \
+                LD_LIBRARY_PATH=$build_folder/.libs CLBLAS_SHIM_LOG=info CLBLAS_SHIM_LOG_FILE=$work/warm.log \
+                bash -c 'time -p timeout 30 "$0" warm dgemm' "$build_folder/clblas-shim" 2>&1 | grep -v '^user\|^sys\|^#'
+            sed -n 's/.*\(gemm_[a-z_]*\.cl from .*ms\).*\(MR=[0-9]* -DCLB_NR=[0-9]*\)/\1 \2/; /ms MR=/s/-DCLB_//gp' "$work/warm.log"
+            rm -rf "$work/warm" "$work/warm.log"
+        done
+    done
+}
+
 [ -x "$build/testing/bench/bench-kernel" ] || die "make bench first"
 [ -n "$only_shapes" ] || [ -x "$(test_program accuracy)" ] || die "make check TESTS= first"
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$work" || exit 1
 register_nvidia
 nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader 2>/dev/null
+[ -z "$plan" ] || { touch "$work/cublas"; run_plan; exit; }
 [ -z "$only_shapes" ] || { measure_shapes; exit; }
 
 number=0
