@@ -125,70 +125,47 @@ cublas_rates()
         awk 'NF == 7 && $7 > 0 { print $2, $3 "x" $4 "x" $5, (/^run [cz]/ ? 8e-12 : 2e-12) * $3 * $4 * $5 / $7 }'
 }
 
-# The products of SHAPES beside cuBLAS; fails when a result is wrong.
-measure_shapes()
-{
-    local sizes=${SHAPES:-512,1000,1024,1500,2048,128x128x65536,256x256x200000,16384x128x16384,128x16384x16384}
-    local precision
-    for precision in d s; do
-        cublas_rates $precision "$sizes" >"$work/cublas.$precision"
-        "$build/testing/bench/bench-kernel" --sizes "$sizes" --precisions $precision --reps 7 |
-            tee "$work/shapes.$precision" | grep '^# device' | sort -u
-    done
-    printf '%s %-20s %-30s %8s %8s %8s %6s\n' p shape kernel alone packed cuBLAS ratio
-    awk 'FILENAME ~ /cublas/ { peer[$1 " " $2] = $3; next }
-        /^[sdcz] +[0-9]/ {
-            other = peer[$1 " " $2]
-            printf "%s %-20s %-30s %8.1f %8.1f %8s %6s%s\n", $1, $2, $3, $5 / 1000, $8 / 1000,
-                other ? sprintf("%.1f", other) : "-", other ? sprintf("%.2f", $8 / 1000 / other) : "-",
-                /WRONG/ ? " WRONG" : ""
-        }' "$work"/cublas.[ds] "$work"/shapes.[ds]
-    ! grep -q WRONG "$work"/shapes.[ds]
-}
-
-# planned WHAT PRECISION SHAPES REPETITIONS: bench-kernel's lines.
+# planned WHAT PRECISION SHAPES REPETITIONS: the lines of bench-kernel.
 planned()
 {
     local of=$build params=$1
     [ "$1" != old ] || of=$old params=
-    CLBLAS_SHIM_PARAMS=$params timeout 60 "$of/testing/bench/bench-kernel" --precisions "$2" --sizes "$3" --reps "$4"
+    CLBLAS_SHIM_PARAMS=$params timeout 60 "$of/testing/bench/bench-kernel" --precisions "$2" --sizes "$3" --reps "$4" </dev/null
 }
 
-# All is compiled first, side by side; then one after the other.
-run_plan()
+# The lines of a plan; fails when a result is wrong. All is compiled first, side by side.
+measure_plan()
 {
-    local precision what shapes build_folder i
-    tr -d ' ' <"$plan" | grep '^[sdcz]|' >"$work/plan"
+    local precision what shapes
     while IFS='|' read -r precision what shapes; do
         [ "$what" = cublas ] || planned "$what" "$precision" 64 1 >"$work/compiled" 2>&1 &
     done <"$work/plan"
     wait
-    echo "compiled: $SECONDS s"
-    printf '%s %-20s %-30s %8s %8s %6s %s\n' p shape kernel alone packed ratio parameters
+    printf '%s %-20s %-30s %8s %8s %8s %6s\n' p shape kernel alone packed cuBLAS ratio
     while IFS='|' read -r precision what shapes; do
-        if [ "$what" = cublas ]; then
-            cublas_rates "$precision" "$shapes" | tee -a "$work/cublas" | awk '{ printf "%s %-20s %-30s %8.1f\n", $1, $2, "cuBLAS", $3 }'
-            continue
-        fi
-        planned "$what" "$precision" "$shapes" 7 </dev/null 2>"$work/errors" | awk -v what="$what" '
+        [ "$what" != cublas ] || { cublas_rates "$precision" "$shapes" >>"$work/cublas"; continue; }
+        planned "$what" "$precision" "$shapes" 7 | awk -v what="$what" '
             FILENAME != "-" { peer[$1 " " $2] = $3; next }
             /^[sdcz] +[0-9]/ {
                 other = peer[$1 " " $2]
-                printf "%s %-20s %-30s %8.1f %8.1f %6s %s%s\n", $1, $2, $3, $5 / 1000, $8 / 1000,
-                    other ? sprintf("%.2f", $8 / 1000 / other) : "-", what, /WRONG/ ? " WRONG" : ""
+                printf "%s %-20s %-30s %8.1f %8.1f %8s %6s %s%s\n", $1, $2, $3, $5 / 1000, $8 / 1000,
+                    other ? sprintf("%.1f", other) : "-", other ? sprintf("%.2f", $8 / 1000 / other) : "-",
+                    what, /WRONG/ ? " WRONG" : ""
             }' "$work/cublas" -
-        head -n 3 "$work/errors"
-    done <"$work/plan"
-    echo "rates: $SECONDS s"
-    for i in 1 2; do
-        for build_folder in "$old" "$build"; do
-            mkdir -p "$work/warm"
-            XDG_CACHE_HOME=$work/warm CUDA_CACHE_PATH=$work/warm CLBLAS_SHIM_PROBE=$build_folder/clblas-shim-probe \
-                LD_LIBRARY_PATH=$build_folder/.libs CLBLAS_SHIM_LOG=info CLBLAS_SHIM_LOG_FILE=$work/warm.log \
-                bash -c 'time -p timeout 30 "$0" warm dgemm' "$build_folder/clblas-shim" 2>&1 | grep -v '^user\|^sys\|^#'
-            sed -n 's/.*\(gemm_[a-z_]*\.cl from .*ms\).*\(MR=[0-9]* -DCLB_NR=[0-9]*\)/\1 \2/; /ms MR=/s/-DCLB_//gp' "$work/warm.log"
-            rm -rf "$work/warm" "$work/warm.log"
-        done
+    done <"$work/plan" | tee "$work/table"
+    ! grep -q WRONG "$work/table"
+}
+
+# Seconds of `warm dgemm` with empty caches, and of its programs.
+time_warm()
+{
+    local of
+    for of in "$old" "$build" "$old" "$build"; do
+        rm -rf "$work/warm" && mkdir "$work/warm"
+        XDG_CACHE_HOME=$work/warm CUDA_CACHE_PATH=$work/warm CLBLAS_SHIM_PROBE=$of/clblas-shim-probe \
+            LD_LIBRARY_PATH=$of/.libs CLBLAS_SHIM_LOG=info CLBLAS_SHIM_LOG_FILE=$work/warm/log \
+            bash -c 'time -p timeout 30 "$0" warm dgemm' "$of/clblas-shim" 2>&1 | grep '^real\|^gemm\|^direct\|^devices'
+        sed -n 's/.*\(from [a-z]*\): ok, \(.* ms\).*\(MR=[0-9]* \).*NR=\([0-9]*\)/    \2 \1 \3\4/p' "$work/warm/log"
     done
 }
 
@@ -198,8 +175,16 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$work" || exit 1
 register_nvidia
 nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader 2>/dev/null
-[ -z "$plan" ] || { touch "$work/cublas"; run_plan; exit; }
-[ -z "$only_shapes" ] || { measure_shapes; exit; }
+if [ -n "$only_shapes" ]; then
+    sizes=${SHAPES:-512,1000,1024,1500,2048,128x128x65536,256x256x200000,16384x128x16384,128x16384x16384}
+    printf '%s|%s|%s\n' d cublas "$sizes" d "" "$sizes" s cublas "$sizes" s "" "$sizes" >"$work/plan"
+    [ -z "$plan" ] || tr -d ' ' <"$plan" >"$work/plan"
+    touch "$work/cublas"
+    measure_plan
+    failed=$?
+    [ -z "$old" ] || time_warm
+    exit $failed
+fi
 
 number=0
 checks=()
