@@ -149,7 +149,7 @@ static clb_status judge_full(const struct full_check *check)
 
 /* C = op(A)*op(B) in launches as wide as possible, over a C of NaNs; then C += op(A)*op(B) in
  * launches for halves of C, which begin behind the first element of what they read and write. In
- * the latter, operands that are read unpacked and their columns are aligned to two elements. */
+ * the latter, operands that are read unpacked and their columns are aligned to four elements. */
 static clb_status check_way(struct full_check *check, const struct way *way)
 {
     const struct clb_gemm_variant *variant = check->variant;
@@ -178,8 +178,8 @@ static clb_status check_way(struct full_check *check, const struct way *way)
         call.beta = add ? clb_scalar_of(precision, 1) : clb_scalar_of(precision, 0);
         numbers.begins_later = !(way->raw && add);
         if (!numbers.begins_later) {
-            call.lda = clb_round_up((way->op_a == CLB_OP_N ? check->m : check->k) + 1, 2);
-            call.ldb = clb_round_up((way->op_b == CLB_OP_N ? check->k : check->n) + 1, 2);
+            call.lda = clb_round_up((way->op_a == CLB_OP_N ? check->m : check->k) + 1, 4);
+            call.ldb = clb_round_up((way->op_b == CLB_OP_N ? check->k : check->n) + 1, 4);
         }
         status = clb_trial_open(&check->trial, check->queue_set->runtime, check->queue_set->queue,
                                 &call, &numbers);

@@ -75,13 +75,12 @@ const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *varia
 {
     const struct clb_gemm_variant *const others[] = {variant->second, raw ? variant->raw : NULL};
     const struct clb_gemm_variant *best = variant;
-    double least = INFINITY;
-    for (size_t i = 0; i < CLB_COUNT_OF(others) && m != 0 && n != 0 && k != 0; i++) {
-        if (others[i] == NULL)
-            continue;
-        const size_t percent = others[i]->tuning.value[CLB_PARAM_SECOND];
-        const double time = expected_time(others[i], percent, units, m, n, k);
-        least = fmin(least, expected_time(variant, 100, units, m, n, k));
+    const bool any = m != 0 && n != 0 && k != 0;
+    double least = any ? expected_time(variant, 100, units, m, n, k) : 0;
+    for (size_t i = 0; i < CLB_COUNT_OF(others) && any; i++) {
+        const size_t percent = others[i] != NULL ? others[i]->tuning.value[CLB_PARAM_SECOND] : 0;
+        const double time =
+            percent != 0 ? expected_time(others[i], percent, units, m, n, k) : INFINITY;
         best = time < least ? others[i] : best;
         least = fmin(least, time);
     }
