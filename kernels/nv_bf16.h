@@ -52,7 +52,7 @@ static inline uint round_pair(float low, float high)
 #else
     uint pair;
 
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 #endif
 }
