@@ -32,7 +32,8 @@ bool resident_open(struct resident *r, struct clb_runtime *runtime, clb_precisio
         return false;
     *r = (struct resident){.precision = precision};
     resident_need(clb_queue_set_acquire(runtime, &queue_set), "queue");
-    variant = clb_gemm_for(variant, runtime->device.units, m, n, k, true);
+    variant = clb_gemm_for(variant, runtime->device.units, m, n, k,
+                           clb_direct_prepare(variant) == CLB_OK);
     resident_need(clb_resident_open(&r->product, queue_set, variant, m, n, k), "memory");
     for (int i = 0; i < 3; i++) {
         size_t bytes = elements[i] * clb_precision_size(precision);

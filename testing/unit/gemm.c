@@ -131,6 +131,7 @@ static void raw_products(void *argument)
     uint64_t state = 1;
     struct clb_runtime *runtime = fake_cl_start(x->kernel, "gemm.tile=min,gemm.emulate=1", false);
     clb_status status = clb_gemm_variant_get(runtime, x->precision, &variant);
+    CLB_THEN(status, clb_direct_prepare(variant));
     CLB_THEN(status, clb_queue_set_acquire(runtime, &set));
     CLB_THEN(status, clb_check_memory(runtime, bytes, memory, 3));
     for (size_t e = 0; e < count; e++) /* as doubles they are numbers, too */

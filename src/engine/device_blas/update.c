@@ -95,7 +95,7 @@ static struct update_way choose_way(const struct clb_workspace *workspace,
         return way;
     way.direct = workspace->direct && update->op_b == CLB_OP_N &&
                  m <= variant->tuning.value[CLB_PARAM_DIRECT];
-    if (update->keep == CLB_PACK_ONCE) {
+    if (workspace->direct && update->keep == CLB_PACK_ONCE) {
         const struct clb_gemm_variant *chosen = clb_gemm_for(variant, units, m, n, depth, true);
         if (clb_gemm_reads_raw(chosen))
             variant = way.raw = chosen;

@@ -71,7 +71,7 @@ struct clb_gemm_variant {
     const struct clb_gemm_family *family;
     struct clb_program *program;
     struct clb_program *turned; /* with RAW: the kernels for A contiguous in depth; else NULL */
-    /* Families with has_direct: whether those kernels may be used, for clb_direct_prepare. NULL in
+    /* Whether kernels that read operands unpacked may be used, for clb_direct_prepare. NULL in
      * second variants, which were checked with them. */
     struct clb_direct *direct;
     char name[40];       /* "gemm-cpu-32x8", for reports */
@@ -84,8 +84,8 @@ struct clb_gemm_variant {
     const struct clb_gemm_variant *plain;
     /* Split families: with the same kernels, scales operands out of range; or NULL. */
     const struct clb_gemm_variant *scaled;
-    /* Other variants of the family, faster for some products (clb_gemm_for); or NULL. `raw` reads
-     * both operands unpacked. */
+    /* Other variants of the family, faster for some products (clb_gemm_for); or NULL. `raw` and its
+     * `second` read both operands unpacked; clb_direct_prepare makes them. */
     const struct clb_gemm_variant *second, *raw;
 };
 
@@ -104,9 +104,9 @@ clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
     return *variant != NULL ? CLB_OK : clb_gemm_variant_choose(runtime, precision, variant);
 }
 
-/* parts.c: the variant, its `second` or, where operands need not be packed, its `raw` one,
- * whichever should be fastest for an m x n product with launches that are k deep, on a device with
- * so many units. */
+/* parts.c: the variant, its `second` or, where operands need not be packed and clb_direct_prepare
+ * has returned CLB_OK, a `raw` one, whichever should be fastest for an m x n product with
+ * launches that are k deep, on a device with so many units. */
 const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
                                             size_t m, size_t n, size_t k, bool raw);
 
@@ -115,8 +115,9 @@ const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *varia
 clb_status clb_skip_prepare(struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* The same for kernels that read B unpacked, which CPU devices compile at their first launch. With
- * any status but CLB_OK operands are to be packed, which gives the same sums. */
+/* The same for kernels that read B unpacked, which CPU devices compile at their first launch, and
+ * for `raw` variants, which first products don't wait for. With any status but CLB_OK operands
+ * are to be packed, which gives the same sums. */
 clb_status clb_direct_check(const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 static inline bool clb_gemm_has_direct(const struct clb_gemm_variant *variant)
 {
@@ -124,7 +125,7 @@ static inline bool clb_gemm_has_direct(const struct clb_gemm_variant *variant)
 }
 CLB_MUST_CHECK static inline clb_status clb_direct_prepare(const struct clb_gemm_variant *variant)
 {
-    if (!clb_gemm_has_direct(variant))
+    if (!clb_gemm_has_direct(variant) && variant->family->raw_items == 0)
         return CLB_ERR_UNSUPPORTED;
     return variant->direct == NULL || clb_check_has_passed(&variant->direct->check)
                ? CLB_OK

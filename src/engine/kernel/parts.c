@@ -73,7 +73,9 @@ static double expected_time(const struct clb_gemm_variant *variant, size_t perce
 const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
                                             size_t m, size_t n, size_t k, bool raw)
 {
-    const struct clb_gemm_variant *const others[] = {variant->second, raw ? variant->raw : NULL};
+    const struct clb_gemm_variant *const unpacked = raw ? variant->raw : NULL;
+    const struct clb_gemm_variant *const others[] = {variant->second, unpacked,
+                                                     unpacked != NULL ? unpacked->second : NULL};
     const struct clb_gemm_variant *best = variant;
     const bool any = m != 0 && n != 0 && k != 0;
     double least = any ? expected_time(variant, 100, units, m, n, k) : 0;

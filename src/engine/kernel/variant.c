@@ -64,7 +64,8 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 /* What has been chosen for each precision; the checks guard it. */
 static struct selection {
     struct clb_check check;
-    struct clb_gemm_variant variant, plain, second, plain_second, scaled, second_scaled, raw;
+    struct clb_gemm_variant variant, plain, second, plain_second, scaled, second_scaled;
+    struct clb_gemm_variant raw[2];
     struct clb_check skip_check;
     struct clb_direct direct;
 } selections[CLB_PRECISIONS];
@@ -273,9 +274,9 @@ static clb_status variant_choose(const struct wish *wish, struct clb_gemm_varian
     return CLB_OK;
 }
 
-/* The second variant that packs, or the one that does not. */
+/* The second variant that packs (raw = 0), or the first or second one that does not. */
 static clb_status choose_second(const struct wish *wish, const struct clb_gemm_variant *first,
-                                bool raw, struct clb_gemm_variant *second,
+                                int raw, struct clb_gemm_variant *second,
                                 const struct clb_gemm_variant **chosen)
 {
     struct clb_gemm_tuning tuning;
@@ -318,14 +319,13 @@ static clb_status select_variant(void *argument)
     variant->too_slow = variant->rate > 0 && variant->rate < CLB_LEAST_RATE && clb_rates_decide();
     if (status == CLB_OK && variant->too_slow)
         clb_rate_note_slow(&wish.runtime->device, wish.precision, variant->name, variant->rate);
-    CLB_THEN(status, choose_second(&wish, variant, false, &selection->second, &variant->second));
-    CLB_THEN(status, choose_second(&wish, variant, true, &selection->raw, &variant->raw));
+    CLB_THEN(status, choose_second(&wish, variant, 0, &selection->second, &variant->second));
     if (status != CLB_OK || !variant->split)
         return status;
     wish.which = 1;
     wish.math = CLB_MATH_STRICT;
     status = variant_choose(&wish, plain);
-    CLB_THEN(status, choose_second(&wish, plain, false, &selection->plain_second, &plain->second));
+    CLB_THEN(status, choose_second(&wish, plain, 0, &selection->plain_second, &plain->second));
     variant->plain = plain;
     selection->second.plain = plain;
     set_scaled(variant, &selection->scaled);
@@ -350,9 +350,19 @@ clb_status clb_gemm_variant_choose(struct clb_runtime *runtime, clb_precision pr
 static clb_status launch_and_check_direct(void *argument)
 {
     const struct clb_gemm_variant *variant = *(const struct clb_gemm_variant **)argument;
-    struct clb_runtime *runtime = variant->direct->runtime;
-    clb_status status = clb_step_need(runtime, CLB_STEP_DIRECT, variant->precision);
-    return status == CLB_OK ? check_products(runtime, variant, true) : status;
+    const struct clb_gemm_variant *plain = variant->plain != NULL ? variant->plain : variant;
+    struct selection *selection = &selections[variant->precision];
+    const struct wish wish = {.runtime = selection->direct.runtime,
+                              .precision = variant->precision};
+    clb_status status = clb_step_need(wish.runtime, CLB_STEP_DIRECT, wish.precision);
+    CLB_THEN(status, choose_second(&wish, &selection->variant, 1, &selection->raw[0],
+                                   &selection->variant.raw));
+    CLB_THEN(status, choose_second(&wish, &selection->variant, 2, &selection->raw[1],
+                                   &selection->raw[0].second));
+    return status == CLB_OK && clb_gemm_has_direct(plain) &&
+                   clb_helper_get_role() != CLB_HELPER_AHEAD
+               ? check_products(wish.runtime, plain, true)
+               : status;
 }
 
 clb_status clb_direct_check(const struct clb_gemm_variant *variant)

@@ -258,13 +258,13 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
 }
 
 clb_status clb_tuning_second(const struct clb_device *device, clb_precision precision,
-                             const struct clb_gemm_tuning *first, bool raw,
+                             const struct clb_gemm_tuning *first, int raw,
                              struct clb_gemm_tuning *tuning)
 {
     for (size_t i = 0; i < CLB_COUNT_OF(rows); i++) {
         if (!is_for(&rows[i], precision) || !is_second(&rows[i]) ||
-            (rows[i].tuning.value[CLB_PARAM_RAW] != 0) != raw ||
-            rows[i].tuning.family != first->family)
+            (rows[i].tuning.value[CLB_PARAM_RAW] != 0) != (raw > 0) ||
+            rows[i].tuning.family != first->family || raw-- > 1)
             continue;
         *tuning = tuning_of(&rows[i], precision);
         complete(device, precision, tuning);

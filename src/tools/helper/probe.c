@@ -232,11 +232,11 @@ static clb_status do_step(struct clb_runtime *runtime, clb_helper_step step,
     clb_status status = clb_gemm_variant_get(runtime, precision, &variant);
     if (status != CLB_OK || step == CLB_STEP_GEMM)
         return status;
+    if (step == CLB_STEP_DIRECT)
+        return clb_direct_check(variant);
     if (variant->plain != NULL) /* a split family is for products in full only */
         variant = variant->plain;
     switch (step) {
-    case CLB_STEP_DIRECT:
-        return variant->family->has_direct ? clb_direct_prepare(variant) : CLB_OK;
     case CLB_STEP_SKIP:
         return clb_skip_prepare(runtime, variant);
     case CLB_STEP_SYSTEMS:
@@ -331,6 +331,8 @@ static int child_ahead(void)
             (!runtime->device.fp64 && clb_precision_real_size(precision) == sizeof(double)) ||
             clb_gemm_variant_get(runtime, precision, &variant) != CLB_OK)
             continue;
+        if (step == CLB_STEP_DIRECT)
+            (void)!clb_direct_check(variant);
         if (variant->plain != NULL)
             variant = variant->plain;
         if (step == CLB_STEP_SYSTEMS || step == CLB_STEP_PANELS)
