@@ -165,7 +165,9 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, float alpha, float beta, glo
         uint stage = 0;
         uint parity = 1;
 
-        asm volatile("//@ setmaxnreg.dec.sync.aligned.u32 80;" ::: "memory");
+        /* Narrow tiles are compiled for fewer registers, so that there are none to pass on. */
+        if (CLB_NR > 64)
+            asm volatile("//@ setmaxnreg.dec.sync.aligned.u32 80;" ::: "memory");
         for (uint s = 0; s <= share.steps; s++) {
             if (s > 0)
                 wait_barrier(empty + 8 * stage, parity);
@@ -183,7 +185,8 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, float alpha, float beta, glo
             }
         }
     } else {
-        asm volatile("//@ setmaxnreg.inc.sync.aligned.u32 176;" ::: "memory");
+        if (CLB_NR > 64)
+            asm volatile("//@ setmaxnreg.inc.sync.aligned.u32 176;" ::: "memory");
         multiply_panels(share.steps, la, lb, full, empty, sum);
         store_tile(sum, m, n, alpha, beta, c, ldc, row + id / 32 * 16 + id % 32 / 4,
                    col + id % 4 * 2);

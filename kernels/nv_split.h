@@ -24,6 +24,6 @@
 /* Bulk copies. */
 #define CLB_COPY 1
 
-#if CLB_MR != 128 || (CLB_NR != 128 && CLB_NR != 192) || CLB_KU % 16
-#error "CLB_MR is 128, CLB_NR 128 or 192, CLB_KU a multiple of 16"
+#if CLB_MR != 128 || (CLB_NR != 128 && CLB_NR != (CLB_RAW ? 64 : 192)) || CLB_KU % 16
+#error "CLB_MR is 128, CLB_NR 128, 192 or, with CLB_RAW, 64, CLB_KU a multiple of 16"
 #endif

@@ -121,15 +121,20 @@ static inline void fetch_step(global const uchar *pa, global const uchar *pb, ui
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
         "+f"(d[i + 6]), "+f"(d[i + 7])
 #define CLB_IO32(d, i) CLB_IO8(d, i), CLB_IO8(d, i + 8), CLB_IO8(d, i + 16), CLB_IO8(d, i + 24)
-#define CLB_NUMBERS_64                                                                           \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
-    "%20, "                                                                                      \
-    "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, " \
-    "%39, "                                                                                      \
-    "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, " \
-    "%58, "                                                                                      \
-    "%59, %60, %61, %62, %63"
-#if CLB_NR == 128
+#define CLB_NUMBERS_32                                                                      \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
+    "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define CLB_NUMBERS_64                                                                       \
+    CLB_NUMBERS_32                                                                           \
+        ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#if CLB_NR == 64
+#define CLB_IO(d) CLB_IO32(d, 0)
+#define CLB_WGMMA_TEXT                                                                      \
+    "{ .reg .pred p; setp.ne.u32 p, %34, 0;\n//@ "                                          \
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32." CLB_TYPE "." CLB_TYPE " {" CLB_NUMBERS_32 \
+    "}, %32, %33, p, 1, 1, 0, 0;\n}"
+#elif CLB_NR == 128
 #define CLB_IO(d) CLB_IO32(d, 0), CLB_IO32(d, 32)
 #define CLB_WGMMA_TEXT                                                                           \
     "{ .reg .pred p; setp.ne.u32 p, %66, 0;\n"                                                   \
