@@ -3,8 +3,8 @@
  * its rows are contiguous, B when its depths are. Included at the end of gemm_nv_bf16x6.cl.
  *
  * The work-group's last two warpgroups read the operands, split them as packing does and write the
- * blocks to local memory; the first two multiply. Same sums, same bits as clb_gemm. A block is
- * sparse when its tail has the number of its step, from 1. *flag as in nv_bf16.h.
+ * blocks to local memory; the first two multiply. Same sums, same bits as clb_gemm of equal tiles.
+ * A block is sparse when its tail has the number of its step, from 1. *flag as in nv_bf16.h.
  *
  * Launch: local 512, global 512 * ceil(m/CLB_MR) * ceil(n/CLB_NR) * parts
  */

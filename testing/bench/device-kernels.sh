@@ -11,7 +11,7 @@
 #
 # With --plan also only rates, of the lines "precision | what | shapes" of a file: what is `cublas`, `old` (the build
 # OLD), or parameters for NEW, perhaps none; ratios are to a line `cublas` before. Behind them the seconds of `warm
-# dgemm` from empty caches, twice for both. The builds are folders made by `device-compare.sh --pack`.
+# dgemm` and `warm sgemm` of NEW from empty caches, twice each. The builds are folders made by `device-compare.sh --pack`.
 #
 # Half of the time is for the results, which are judged side by side, the rest for the rates. A built
 # tree needs its programs only (`make bench` and `make check TESTS=` made them). The device is
@@ -156,15 +156,16 @@ measure_plan()
     ! grep -q WRONG "$work/table"
 }
 
-# Seconds of `warm dgemm` with empty caches, and of its programs.
+# Seconds of `warm dgemm` and `warm sgemm` with empty caches, and of their programs.
 time_warm()
 {
-    local of
-    for of in "$old" "$build" "$old" "$build"; do
+    local routine
+    for routine in dgemm dgemm sgemm sgemm; do
         rm -rf "$work/warm" && mkdir "$work/warm"
-        XDG_CACHE_HOME=$work/warm CUDA_CACHE_PATH=$work/warm CLBLAS_SHIM_PROBE=$of/clblas-shim-probe \
-            LD_LIBRARY_PATH=$of/.libs CLBLAS_SHIM_LOG=info CLBLAS_SHIM_LOG_FILE=$work/warm/log \
-            bash -c 'time -p timeout 30 "$0" warm dgemm' "$of/clblas-shim" 2>&1 | grep '^real\|^gemm\|^direct\|^devices'
+        XDG_CACHE_HOME=$work/warm CUDA_CACHE_PATH=$work/warm CLBLAS_SHIM_PROBE=$build/clblas-shim-probe \
+            CLBLAS_SHIM_LOG=info CLBLAS_SHIM_LOG_FILE=$work/warm/log \
+            bash -c 'time -p timeout 30 "$0" warm $1' "$build/clblas-shim" $routine 2>&1 |
+            grep '^real\|^gemm\|^direct\|^devices'
         sed -n 's/.*\(from [a-z]*\): ok, \(.* ms\).*\(MR=[0-9]* \).*NR=\([0-9]*\)/    \2 \1 \3\4/p' "$work/warm/log"
     done
 }
