@@ -279,10 +279,12 @@ static clb_status choose_second(const struct wish *wish, const struct clb_gemm_v
                                 int raw, struct clb_gemm_variant *second,
                                 const struct clb_gemm_variant **chosen)
 {
-    struct clb_gemm_tuning tuning;
+    struct clb_gemm_tuning tuning = {0};
     clb_status status =
         clb_tuning_second(&wish->runtime->device, wish->precision, &first->tuning, raw, &tuning);
-    if (status == CLB_ERR_UNSUPPORTED)
+    const bool same = raw > 1 && first->raw != NULL &&
+                      memcmp(tuning.value, first->raw->tuning.value, sizeof tuning.value) == 0;
+    if (status == CLB_ERR_UNSUPPORTED || same)
         return CLB_OK;
     CLB_THEN(status, make_variant(wish->runtime, wish->precision, &tuning, NULL, second));
     if (status == CLB_ERR_NOMEM)
