@@ -162,21 +162,26 @@ static bool run_worthy(void)
 
 /* Whether a square product is taken, on memory that it has not, beside a next library that computes
  * nothing. */
+static struct clb_call square_call(void *a, void *b, void *c, size_t n)
+{
+    static const double one = 1, zero = 0;
+    return (struct clb_call){.alpha = &one,
+                             .beta = &zero,
+                             .a = a,
+                             .b = b,
+                             .c = c,
+                             .m = n,
+                             .n = n,
+                             .k = n,
+                             .lda = n,
+                             .ldb = n,
+                             .ldc = n};
+}
+
 static bool takes_product(size_t n, struct clb_host_blas *next)
 {
-    const double one = 1, zero = 0;
     double memory[1] = {0};
-    struct clb_call call = {.alpha = &one,
-                            .beta = &zero,
-                            .a = memory,
-                            .b = memory,
-                            .c = (void *)(uintptr_t)4096,
-                            .m = n,
-                            .n = n,
-                            .k = n,
-                            .lda = n,
-                            .ldb = n,
-                            .ldc = n};
+    struct clb_call call = square_call(memory, memory, (void *)(uintptr_t)4096, n);
     return routed_call(&clb_symbols[CLB_SYMBOL_dgemm_plain], &call, next);
 }
 
@@ -469,7 +474,6 @@ static void doubts_a_profile(void *unused)
     enum { N = 256 };
     static double memory[3][N * N];
     static const struct clb_target target = {.optimised = true};
-    static const double one = 1, zero = 0;
     bool taken = false;
     (void)unused;
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
@@ -488,17 +492,7 @@ static void doubts_a_profile(void *unused)
         struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = no_next}, .optimised = true};
         struct clb_entry entry = {.symbol = &clb_symbols[CLB_SYMBOL_dgemm_plain],
                                   .target = &target,
-                                  .call = {.alpha = &one,
-                                           .beta = &zero,
-                                           .a = memory[0],
-                                           .b = memory[1],
-                                           .c = memory[2],
-                                           .m = N,
-                                           .n = N,
-                                           .k = N,
-                                           .lda = N,
-                                           .ldb = N,
-                                           .ldc = N}};
+                                  .call = square_call(memory[0], memory[1], memory[2], N)};
         taken = clb_route(&entry, &next);
         expect(taken || i > 0 || entry.learnt, "the first one is not timed");
         const double begin = clb_now(), cpu_begin = clb_cpu_now();
