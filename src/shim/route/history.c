@@ -202,6 +202,7 @@ bool clb_history_learn(const struct clb_history_key *key, clb_side side, double 
         entry->next = LATER * entry->calls;
         /* Until enough of them count: they may be shorter than was predicted. */
         entry->left += isnan(seconds) || (entry->left == 0 && isnan(seconds_of(entry, side)));
+        atomic_store_explicit(&entry->trying, entry->left > 0, memory_order_relaxed);
         spent += fmax(0, seconds - entry->here) - (seconds > 0 ? entry->loss : 0);
     }
     if (in_row && (entry->consecutive > 1 || is_settled(seconds)) &&
