@@ -3,11 +3,12 @@
  *
  * A thread that enters the driver blocks the signals that have a handler, because a handler may
  * jump out of the driver. Signals at their default are not blocked, so they end or stop the program
- * at once; in a product on a device that shares memory once that has its first commands, since
- * asking for their handlers then costs nothing. Threads of the shim, and those that drivers make in
- * them, block all. SIGPIPE and SIGXFSZ are always blocked: one that the driver's or our own writing
- * raises is removed. The floating-point environment is the default meanwhile: worker threads of
- * PoCL 3.1 inherit trapping from the thread that creates them. */
+ * at once; but they are while a call is decided about, which is short, and in a product on a device
+ * that shares memory until that has its first commands: to ask for their handlers takes longer.
+ * Threads of the shim, and those that drivers make in them, block all. SIGPIPE and SIGXFSZ are
+ * always blocked: one that the driver's or our own writing raises is removed. The floating-point
+ * environment is the default meanwhile: worker threads of PoCL 3.1 inherit trapping from the thread
+ * that creates them. */
 #include "host.h"
 
 #include <errno.h>

@@ -218,8 +218,8 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
         clb_history_learn(&run->key, CLB_SIDE_DEVICE, run->verification == NULL ? seconds : NAN);
 }
 
-/* Calls that take less are timed once each, in case the prediction is wrong. Until one that takes
- * more counts calls are decided anew; and when one takes another time by so much of what was
+/* A call that takes less is timed once only, in case its prediction is wrong. A longer one is
+ * decided anew until one like it counts, and whenever it takes another time by so much of what was
  * predicted. */
 #define LEAST_SAMPLE 50e-6
 #define SURPRISE     0.2

@@ -104,7 +104,7 @@ void clb_trial_fill(struct clb_call *call, bool ilp64)
         struct clb_shape shape;
         if (!clb_call_shape(call, (char)('A' + i), &shape))
             continue;
-        /* xGEMMT of OpenBLAS 0.3.26 takes that dimension for wrong that isn't of the other form. */
+        /* OpenBLAS 0.3.26's xGEMMT refuses a leading dimension that is less than n or k. */
         const bool padded = call->kind == CLB_KIND_gemmtr && i < 2;
         const size_t rows = padded ? most : clb_max(shape.rows, 1);
         shape.rows = rows;
