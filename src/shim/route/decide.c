@@ -226,7 +226,7 @@ static const struct gate {
     {overlaps, CLB_REASON_INVALID, ALL},
     /* From here on the driver may be entered. */
     {is_for_next_by_history, CLB_REASON_COST, ALL},
-    {clb_predict_declines_start, CLB_REASONS, UNKNOWN},
+    {clb_predict_declines_start, CLB_REASONS, ALL},
     {has_no_device, CLB_REASONS, ALL},
     {clb_predict_declines, CLB_REASONS, UNKNOWN},
     {has_no_kernels, CLB_REASONS, ALL},
@@ -257,7 +257,7 @@ clb_reason clb_decide(struct clb_run *run)
 /* In `auto` a call waits for the device only so long; not at all where such a call was on it. */
 clb_reason clb_decide_on_device(struct clb_run *run)
 {
-    const bool is_ready = run->is_known && run->known.for_device;
+    const bool is_ready = run->is_known && run->known.for_device && clb_runtime_peek() != NULL;
     if (clb_run_is_auto(run) && !clb_starts_at_once())
         clb_driver_set_time_limit(is_ready ? 0 : clb_predict_time_limit(run));
     const clb_reason reason = walk(run, GATES_BEFORE_DRIVER, GATES);

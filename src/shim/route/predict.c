@@ -65,10 +65,13 @@ bool clb_predict_declines(struct clb_run *run)
 }
 
 /* A call that the device loses without competition it loses beside other calls, too
- * (clb_history_crowding): only the decision without these is remembered. What a start would save
- * must be added up, so a call for the device is remembered only when the device is there. */
+ * (clb_history_crowding): only the decision without these is remembered. A call that waits for a
+ * start is for the device. */
 void clb_predict_remember(struct clb_run *run, clb_reason reason)
 {
+    if (run->runtime == NULL && clb_prediction_is_known(&run->alone) &&
+        (run->entry->weighed || reason == CLB_REASON_STARTING))
+        reason = CLB_REASONS;
     struct clb_decision decision = {.alone = run->alone, .for_device = reason == CLB_REASONS};
     const struct clb_device *device =
         run->runtime != NULL ? &run->runtime->device : clb_device_expected();
@@ -150,14 +153,17 @@ static clb_reason decide_by_expected(struct clb_run *run, const struct clb_devic
     return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
 }
 
-/* The device that is expected is NULL where no process has used one before. */
+/* The device that is expected is NULL where no process has used one before. Known calls here are
+ * for the device; what these need besides a start is asked of calls that are not known. */
 bool clb_predict_declines_start(struct clb_run *run)
 {
     const struct clb_device *expected = clb_device_expected();
     if (!clb_run_is_auto(run) || clb_runtime_peek() != NULL)
         return false;
     run->begin = clb_now();
-    if (expected != NULL) {
+    if (run->is_known && expected != NULL) {
+        run->reason = CLB_REASONS;
+    } else if (expected != NULL) {
         run->reason = decide_by_expected(run, expected);
     } else {
         run->prediction = (struct clb_prediction){.device = NAN, .next = NAN};
@@ -167,6 +173,8 @@ bool clb_predict_declines_start(struct clb_run *run)
     run->entry->on_device = run->prediction.device;
     if (run->entry->weighed)
         run->reason = CLB_REASON_COST;
+    else
+        run->is_known = false;
     return run->reason != CLB_REASONS;
 }
 
