@@ -311,9 +311,26 @@ static void *run_errand(void *unused)
     return NULL;
 }
 
+static bool begin_errand(void)
+{
+    errand_runs = true;
+    if (clb_thread_start(ERRAND_STACK, run_errand, NULL) != CLB_OK)
+        errand_runs = false;
+    return errand_runs;
+}
+
+/* False when the helper has ended. */
+static bool await_errand(void)
+{
+    const bool runs = errand_runs;
+    if (runs)
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    return runs;
+}
+
 /* Have the helper do the current step, and then what the same calls need next: products with few
  * rows, factorisations by the device. */
-static bool begin_errand(const struct need *need)
+static bool begin_step(const struct need *need)
 {
     const char letter = "sdcz"[need->precision];
     char *next = errand + snprintf(errand, sizeof errand, "%s", current_step);
@@ -321,10 +338,7 @@ static bool begin_errand(const struct need *need)
         sprintf(next, ",direct:%c", letter);
     else if (need->step == CLB_STEP_SYSTEMS && !need->device->unified)
         sprintf(next, ",panels:%c,blocks:%c", letter, letter);
-    errand_runs = true;
-    if (clb_thread_start(ERRAND_STACK, run_errand, NULL) != CLB_OK)
-        errand_runs = false;
-    return errand_runs;
+    return begin_errand();
 }
 
 /* Waits until the helper has done the step, not until it has ended. */
@@ -337,11 +351,9 @@ static clb_status ask(void *argument)
     if (again) {
         const int left = clb_driver_leave();
         for (bool begun = false, runs = true; again && runs; status = look(need, &again)) {
-            runs = errand_runs;
-            if (runs)
-                nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
-            else if (!begun)
-                runs = begun = begin_errand(need);
+            runs = await_errand();
+            if (!runs && !begun)
+                runs = begun = begin_step(need);
         }
         clb_driver_enter(left);
         clb_log(CLB_LOG_INFO, "helper for %s: %s", current_step, again ? "failed" : "done");
@@ -560,6 +572,24 @@ clb_status clb_drivers_recall(char *library, size_t size, bool *known)
     return failed ? CLB_ERR_NODEVICE : CLB_OK;
 }
 
+static _Atomic int expected; /* 0: nothing */
+
+void clb_helper_expect(clb_precision precision, bool systems)
+{
+    expected = 1 + 2 * (int)precision + systems;
+}
+
+/* What the call that starts the device needs is built by the helper while this process opens the
+ * driver, too. */
+static void begin_drivers(void)
+{
+    const int what = expected, systems = what != 0 && what % 2 == 0;
+    const char *letter = &"sdcz"[what / 2 - systems];
+    sprintf(errand, what == 0 ? "devices" : "devices,gemm:%.1s%s%.*s,direct:%.1s", letter,
+            systems ? ",systems:" : "", systems, letter, letter);
+    (void)begin_errand();
+}
+
 clb_status clb_helper_meet_drivers(char *library, size_t size)
 {
     bool known;
@@ -567,7 +597,12 @@ clb_status clb_helper_meet_drivers(char *library, size_t size)
     if (clb_helper_get_role() != CLB_HELPER_USED)
         return CLB_OK;
     clb_status status = clb_drivers_recall(library, size, &known);
-    if (!known && request("devices"))
-        status = clb_drivers_recall(library, size, &known);
+    if (!known && path[0] != '\0') {
+        const int left = clb_driver_leave();
+        begin_drivers();
+        for (bool runs = true; !known && runs; status = clb_drivers_recall(library, size, &known))
+            runs = await_errand();
+        clb_driver_enter(left);
+    }
     return role == CLB_HELPER_USED ? status : CLB_OK;
 }

@@ -82,6 +82,8 @@ char *clb_drivers_describe(void);
 /* By a record of these drivers that counts (*known): CLB_OK, and in `library` the only one that
  * works where that is so. */
 clb_status clb_drivers_recall(char *library, size_t size, bool *known) CLB_MUST_CHECK;
+/* What calls want that may start the device: the helper that meets drivers builds it at once. */
+void clb_helper_expect(clb_precision precision, bool systems);
 /* Before a driver is loaded: CLB_OK, and in `library` the only driver that may be opened, or "" for
  * the loader; CLB_ERR_NODEVICE when none works. */
 clb_status clb_helper_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;

@@ -1,6 +1,8 @@
 /* decide: which side computes a call. It passes the gates of the table below in order. A call like
  * one before is the history's to decide; predict.c has the gates for others. */
 #include "engine/kernel/kernel.h"
+#include "engine/ocl/helper.h"
+#include "cost.h"
 #include "route.h"
 
 #include <math.h>
@@ -172,6 +174,8 @@ GATE(has_no_room, !clb_host_has_room(CLB_ROOM_FOR_CALL))
 static bool has_no_device(struct clb_run *run)
 {
     clb_runtime_state state;
+    if (clb_runtime_peek() == NULL)
+        clb_helper_expect(run->call->precision, !clb_kind_is_product(run->call->kind));
     run->runtime = clb_runtime_get(&state);
     if (run->runtime == NULL && state != CLB_RUNTIME_STARTING)
         clb_threshold_decline_all();

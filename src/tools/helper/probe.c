@@ -579,10 +579,6 @@ static int serve(char *steps)
     if (failed != 0 || (drivers = clb_drivers_describe()) == NULL)
         return failed;
     (void)clb_store_visit_outdated(true);
-    const struct clb_key key = {CLB_RECORD_DRIVERS, drivers, NULL};
-    if (strcmp(steps, "devices") == 0)
-        return clb_record_exists(key, clb_now() - begun) || meet_drivers() ? 0
-                                                                           : CLB_HELPER_EXIT_FAILED;
     const char *device = strchr(steps, '@');
     snprintf(shared->device, sizeof shared->device, "%s", device != NULL ? device + 1 : "");
     steps[strcspn(steps, "@")] = '\0';
