@@ -39,6 +39,11 @@
 #define CLB_LAG 1
 #endif
 
+/* With CLB_RAW, 1: A's depths are contiguous. */
+#ifndef CLB_TURNED
+#define CLB_TURNED 0
+#endif
+
 #include "common.h"
 #include "operand.h"
 #include "nv.h"
@@ -60,6 +65,13 @@
 #include "nv_copy.h"
 #include "nv_mma.h"
 
+/* The depth, of 16, that lane t % 4 of a quarter has in its mma's depth 4*q + t. Complex operands
+ * have re and im of an element in the same lane. */
+static inline uint depth_at(uint q, uint t)
+{
+    return CLB_PARTS > 1 ? (q / 2 * 4 + t) * 2 + q % 2 : q * 4 + t;
+}
+
 #if !CLB_RAW
 
 /*
@@ -76,7 +88,7 @@ static inline void pack_a(global const double *src, ulong di, ulong dp, uint w, 
         uint quad = e / 32 % 4;
         uint rows = e / 128 % (CLB_MR / 16);
         uint i = get_group_id(0) * CLB_MR + rows * 16 + e % 32 / 4;
-        uint p = get_group_id(1) * CLB_KU + e / (CLB_MR * 8) * 16 + quad * 4 + e % 4;
+        uint p = get_group_id(1) * CLB_KU + e / (CLB_MR * 8) * 16 + depth_at(quad, e % 4);
 
         out[e] = (double2)(element(src, di, dp, w, k, i, p, true, conj),
                            element(src, di, dp, w, k, i + 8, p, true, conj));
@@ -93,10 +105,11 @@ static inline void pack_b(global const double *src, ulong di, ulong dp, uint w, 
         uint half_block = e / 32 % 2;
         uint cols = e / 64 % (CLB_NR / 8);
         uint i = get_group_id(0) * CLB_NR + cols * 8 + e % 32 / 4;
-        uint p = get_group_id(1) * CLB_KU + e / (CLB_NR * 8) * 16 + half_block * 8 + e % 4;
+        uint p = get_group_id(1) * CLB_KU + e / (CLB_NR * 8) * 16;
+        uint p0 = p + depth_at(2 * half_block, e % 4), p1 = p + depth_at(2 * half_block + 1, e % 4);
 
-        out[e] = (double2)(element(src, di, dp, w, k, i, p, false, conj),
-                           element(src, di, dp, w, k, i, p + 4, false, conj));
+        out[e] = (double2)(element(src, di, dp, w, k, i, p0, false, conj),
+                           element(src, di, dp, w, k, i, p1, false, conj));
     }
 }
 
@@ -139,6 +152,9 @@ static inline void multiply_row(const double a[8], double b[CLB_FN][4], double a
 #endif
 }
 
+/* From the first row of a lane's fragment to its second. */
+#define CLB_ROWS_APART (CLB_RAW && (CLB_COMPLEX || !CLB_TURNED) ? 1 : 8)
+
 /* acc = -C. */
 static inline void load_tile(double acc[CLB_FM][CLB_FN][4], uint m, uint n, global const double *c,
                              ulong ldc, uint row, uint col)
@@ -147,7 +163,7 @@ static inline void load_tile(double acc[CLB_FM][CLB_FN][4], uint m, uint n, glob
     for (uint e = 0; e < CLB_FM * CLB_FN * 4; e++) {
         uint i = e / (CLB_FN * 4);
         uint j = e / 4 % CLB_FN;
-        uint r = row + i * 16 + e % 4 / 2 * 8;
+        uint r = row + i * 16 + e % 4 / 2 * CLB_ROWS_APART;
         uint s = col + j * 8 + e % 2;
 
         acc[i][j][e % 4] = r < m && s < n ? -c[r + s * ldc] : 0.0;
@@ -169,7 +185,7 @@ static inline void store_tile(double acc[CLB_FM][CLB_FN][4], uint m, uint n, dou
         for (uint e = 0; e < 2 * CLB_FN * 4; e++) {
             uint i = e / (CLB_FN * 4);
             uint j = e / 4 % CLB_FN;
-            uint r = row + (i0 + i) * 16 + e % 4 / 2 * 8;
+            uint r = row + (i0 + i) * 16 + e % 4 / 2 * CLB_ROWS_APART;
             uint s = col + j * 8 + e % 2;
 
             out[i][j][e % 4] =
@@ -179,7 +195,7 @@ static inline void store_tile(double acc[CLB_FM][CLB_FN][4], uint m, uint n, dou
         for (uint e = 0; e < 2 * CLB_FN * 4; e++) {
             uint i = e / (CLB_FN * 4);
             uint j = e / 4 % CLB_FN;
-            uint r = row + (i0 + i) * 16 + e % 4 / 2 * 8;
+            uint r = row + (i0 + i) * 16 + e % 4 / 2 * CLB_ROWS_APART;
             uint s = col + j * 8 + e % 2;
 
             if (i0 + i < CLB_FM && r < m && s < n)
@@ -377,50 +393,53 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
  *
  * Local memory has lines of what is contiguous: a tile's rows at one depth of the caller's operand,
  * or a step's depths of one of its rows (CLB_TURNED of A). With these pitches copies are
- * conflict-free, and so are the reads of a half-warp, whose lanes have 4 rows and 4 depths. A
- * complex element is the pair that it is in the caller's matrix. The lane takes from it what
- * operand.h's real operand has there: re or im, and its sign, depend on the lane alone.
+ * conflict-free, and so are the reads, of 16 bytes where two elements that a lane needs lie side by
+ * side: of rows of A, whose order is changed for that, and re and im of a complex element, which
+ * stand for four of operand.h's real operand A.
  */
-#ifndef CLB_TURNED
-#define CLB_TURNED 0
-#endif
-
 #define CLB_RAW_LENGTH(of_a, turned) ((turned) ? CLB_KU : (of_a) ? CLB_MR : CLB_NR * CLB_PARTS)
 #define CLB_RAW_LINES(of_a, turned) \
     ((turned) ? ((of_a) ? CLB_MR / CLB_PARTS : CLB_NR) : CLB_KU / CLB_PARTS)
 #define CLB_RAW_PITCH(of_a, turned) \
-    (CLB_RAW_LENGTH(of_a, turned) + ((of_a) || (turned) ? 4 : 4 * CLB_PARTS))
+    (CLB_RAW_LENGTH(of_a, turned) + ((turned) ? 4 * CLB_PARTS : 4))
 #define CLB_RAW_SIZE(of_a, turned) (CLB_RAW_PITCH(of_a, turned) * CLB_RAW_LINES(of_a, turned))
 
-/* The depths of one step of a tile's operand: rows below w and depths below k exist. Depths beyond
- * are zeros, rows beyond are others again, because they never meet what is kept. `pairs`: all lines
- * begin at multiples of 16 bytes and have even lengths. */
+/* The largest power of two that divides x. */
+#define CLB_LOW_BIT(x) ((x) & -(x))
+
+/* The depths of one step of a tile's operand, zeros where rows are not below w or depths not below
+ * k. `pairs`: all lines begin at multiples of 16 bytes, and rows in lines are even in number. */
 CLB_INLINE void fetch_raw(global const double *from, ulong ld, bool of_a, bool turned, bool pairs,
                           uint w, uint k, local double *to)
 {
-    const uint length = CLB_RAW_LENGTH(of_a, turned), pitch = CLB_RAW_PITCH(of_a, turned);
-    const uint all = length * CLB_RAW_LINES(of_a, turned);
+    const uint length = CLB_RAW_LENGTH(of_a, turned), lines = CLB_RAW_LINES(of_a, turned);
+    const uint pitch = CLB_RAW_PITCH(of_a, turned);
     const uint along = turned ? k : of_a ? w : w * CLB_PARTS;
     const uint across = !turned ? k / CLB_PARTS : of_a ? w / CLB_PARTS : w;
+    const uint id = get_local_id(0);
 
-    if (pairs && k >= CLB_KU) {
+    if (pairs && (!turned || k >= CLB_KU || k % 2 == 0)) {
+        /* The group copies a block at a time: addresses differ by uniform numbers. */
+        const uint width = min(CLB_LOW_BIT(length), CLB_LOW_BIT(2u * CLB_WG));
+        const uint height = 2 * CLB_WG / width, across_blocks = length / width;
+        const uint x = id * 2 % width, y = id * 2 / width;
+
+        from += x + y * ld;
+        to += x + y * pitch;
 #pragma unroll
-        for (uint e0 = 0; e0 < all / 2; e0 += CLB_WG) {
-            uint e = (e0 + get_local_id(0)) * 2;
-            uint x = e % length, y = e / length;
+        for (uint e = 0; e < across_blocks * ((lines - 1) / height + 1); e++) {
+            const uint dx = e % across_blocks * width, dy = e / across_blocks * height;
 
-            if (e0 + CLB_WG <= all / 2 || e < all)
-                copy_16((local uchar *)(to + x + y * pitch),
-                        (global const uchar *)(from + min(x, along - 2) + min(y, across - 1) * ld));
+            if (dy + height <= lines || y + dy < lines)
+                copy_pair(to + dx + dy * pitch, from + dx + dy * ld,
+                          x + dx < along && y + dy < across);
         }
     } else {
 #pragma unroll 4
-        for (uint e0 = 0; e0 < all; e0 += CLB_WG) {
-            uint e = e0 + get_local_id(0);
+        for (uint e = id; e < length * lines; e += CLB_WG) {
             uint x = e % length, y = e / length;
 
-            if (e0 + CLB_WG <= all || e < all)
-                copy_number(to + x + y * pitch, from + x + y * ld, y < across && x < along);
+            copy_number(to + x + y * pitch, from + x + y * ld, y < across && x < along);
         }
     }
 }
@@ -431,75 +450,96 @@ CLB_INLINE bool in_pairs(global const double *x, ulong ld, uint along)
     return CLB_PARTS > 1 || (((ulong)x & 15) == 0 && (ld & 1) == 0 && (along & 1) == 0);
 }
 
-CLB_INLINE double with_sign(double x, ulong sign)
-{
-    return CLB_PARTS > 1 ? as_double(as_ulong(x) ^ sign) : x;
-}
-
-/* What a work-group reads: both operands from its tile's first element and its part's first depth
- * on, `steps` of them, up to rows w_a, w_b and depth k; and the signs of what a lane reads. */
+/* What a work-group reads: both operands from its tile's first element and the next step's first
+ * depth on, up to rows w_a, w_b and depth k; signs of imaginary parts. */
 struct raw_operands {
     global const double *a, *b;
     ulong lda, ldb;
     bool b_turned, a_pairs, b_pairs;
-    uint w_a, w_b, k, steps;
+    uint w_a, w_b, k;
     ulong sign_a, sign_b;
 };
 
-CLB_INLINE void multiply_raw(const struct raw_operands *x, local const double *la,
-                             local const double *lb, double acc[CLB_FM][CLB_FN][4],
-                             local double *exchange)
+/* A row fragment of A in the 16 depths of number d. */
+CLB_INLINE void read_a(local const double *la, uint d, uint i, ulong sign, double a[8])
 {
-    const uint a_pitch = CLB_RAW_PITCH(true, CLB_TURNED);
-    const uint b_pitch = CLB_RAW_PITCH(false, x->b_turned);
-    /* From a row or depth to the next that a lane reads: 8 rows, 4 depths. */
-    const uint ai = CLB_TURNED ? 8 / CLB_PARTS * a_pitch : 8;
-    const uint ap = CLB_TURNED ? 4 : 4 / CLB_PARTS * a_pitch;
-    const uint bi = x->b_turned ? 8 * b_pitch : 8 * CLB_PARTS;
-    const uint bp = x->b_turned ? 4 : 4 / CLB_PARTS * b_pitch;
+    const uint pitch = CLB_RAW_PITCH(true, CLB_TURNED);
 
 #pragma unroll
-    for (uint d = 0; d < CLB_KU / 4; d += 4) {
-        double b[CLB_FN][4];
+    for (uint q = 0; q < 4; q++) {
+#if CLB_COMPLEX
+        double2 v = *(local const double2 *)(la + (CLB_TURNED
+                                                       ? i * 8 * pitch + d * 16 + q / 2 * 8
+                                                       : i * 16 + (d * 8 + q / 2 * 4) * pitch));
+        double im = as_double(as_ulong(v.y) ^ sign);
+
+        a[2 * q] = q % 2 ? -im : v.x;
+        a[2 * q + 1] = q % 2 ? v.x : im;
+#elif CLB_TURNED
+        a[2 * q] = la[i * 16 * pitch + d * 16 + q * 4];
+        a[2 * q + 1] = la[(i * 16 + 8) * pitch + d * 16 + q * 4];
+#else
+        double2 v = *(local const double2 *)(la + i * 16 + (d * 16 + q * 4) * pitch);
+
+        a[2 * q] = v.x;
+        a[2 * q + 1] = v.y;
+#endif
+    }
+}
+
+/* The column fragments of B. */
+CLB_INLINE void read_b(local const double *lb, uint d, bool turned, ulong sign,
+                       double b[CLB_FN][4])
+{
+    const uint pitch = CLB_RAW_PITCH(false, turned);
 
 #pragma unroll
-        for (uint e = 0; e < CLB_FN * 4; e++)
-            b[e / 4][e % 4] = with_sign(lb[e / 4 * bi + (d + e % 4) * bp], x->sign_b);
+    for (uint j = 0; j < CLB_FN; j++) {
 #pragma unroll
-        for (uint i = 0; i < CLB_FM; i++) {
-            double a[8];
+        for (uint q = 0; q < 4; q++) {
+#if CLB_COMPLEX
+            double2 v = *(local const double2 *)(lb + (turned ? j * 8 * pitch + d * 16 + q / 2 * 8
+                                                              : j * 16 + (d * 8 + q / 2 * 4) * pitch));
 
-#pragma unroll
-            for (uint e = 0; e < 8; e++)
-                a[e] = with_sign(la[(i * 2 + e % 2) * ai + (d + e / 2) * ap], x->sign_a);
-            multiply_row(a, b, acc[i], exchange);
+            b[j][q] = q % 2 ? as_double(as_ulong(v.y) ^ sign) : v.x;
+#else
+            b[j][q] = lb[turned ? j * 8 * pitch + d * 16 + q * 4 : j * 8 + (d * 16 + q * 4) * pitch];
+#endif
         }
     }
 }
 
-CLB_INLINE void fetch_raw_step(const struct raw_operands *x, uint step, local double *la,
-                               local double *lb)
+CLB_INLINE void fetch_raw_step(private struct raw_operands *x, local double *la, local double *lb)
 {
-    const uint p = step * CLB_KU;
-
-    fetch_raw(x->a + (CLB_TURNED ? p : p / CLB_PARTS * x->lda), x->lda, true, CLB_TURNED,
-              x->a_pairs, x->w_a, x->k - p, la);
-    fetch_raw(x->b + (x->b_turned ? p : p / CLB_PARTS * x->ldb), x->ldb, false, x->b_turned,
-              x->b_pairs, x->w_b, x->k - p, lb);
+    fetch_raw(x->a, x->lda, true, CLB_TURNED, x->a_pairs, x->w_a, x->k, la);
+    fetch_raw(x->b, x->ldb, false, x->b_turned, x->b_pairs, x->w_b, x->k, lb);
+    x->a += CLB_TURNED ? CLB_KU : CLB_KU / CLB_PARTS * x->lda;
+    x->b += x->b_turned ? CLB_KU : CLB_KU / CLB_PARTS * x->ldb;
+    x->k -= CLB_KU;
 }
 
-/* The copies are CLB_STAGES - CLB_LAG steps ahead, or CLB_STAGES - 1. la, lb: the stages of each
- * operand; from_a, from_b: this lane's first element in a stage. */
-CLB_INLINE void multiply_raw_panels(const struct raw_operands *x, local double *la,
+#if CLB_COPY != 1
+#undef CLB_LAG
+#define CLB_LAG 1
+#endif
+
+/*
+ * The copies are CLB_STAGES - CLB_LAG steps ahead, and the fragments of A and B are read while
+ * those before are multiplied. la, lb: the stages of each operand; from_a, from_b: this lane's
+ * first element in a stage.
+ */
+CLB_INLINE void multiply_raw_panels(private struct raw_operands *x, uint steps, local double *la,
                                     local double *lb, uint from_a, uint from_b,
                                     local ulong *barriers, double acc[CLB_FM][CLB_FN][4],
                                     local double *exchange)
 {
     const uint size_a = CLB_RAW_SIZE(true, CLB_TURNED), size_b = CLB_RAW_SIZE(false, x->b_turned);
+    const uint ahead = CLB_STAGES - CLB_LAG, rows = CLB_KU / 16 * CLB_FM;
+    double a[8], b[CLB_FN][4];
+    uint stage = 0, next = ahead;
 #if CLB_COPY == 1
     /* As multiply_panels: barriers per stage, of which `full` counts the work-items whose copies
      * have arrived. A wait for the release before the first passes at once. */
-    const uint ahead = CLB_STAGES - CLB_LAG;
     const uint full = (uint)barriers, empty = full + 8 * CLB_STAGES;
     uint parity = 0, next_parity = 1;
 
@@ -510,43 +550,75 @@ CLB_INLINE void multiply_raw_panels(const struct raw_operands *x, local double *
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-#else
-    const uint ahead = CLB_STAGES - 1;
 #endif
-    uint stage = 0, next = 0;
-
-    for (uint s = 0; s < x->steps + ahead; s++) {
+    for (uint s = 0; s < ahead; s++) {
+        if (s < steps) {
+            fetch_raw_step(x, la + s * size_a, lb + s * size_b);
 #if CLB_COPY == 1
-        if (s < x->steps) {
-            wait_barrier(empty + 8 * next, next_parity);
-            fetch_raw_step(x, s, la + next * size_a, lb + next * size_b);
-            arrive_copied(full + 8 * next);
-            if (++next == CLB_STAGES) {
-                next = 0;
-                next_parity ^= 1;
-            }
+            arrive_copied(full + 8 * s);
+#endif
         }
-        if (s < ahead)
-            continue;
-        wait_barrier(full + 8 * stage, parity);
-#else
-        if (s >= ahead) {
-            wait_step();
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-        if (s < x->steps)
-            fetch_raw_step(x, s, la + next * size_a, lb + next * size_b);
+#if CLB_COPY != 1
         end_step();
-        next = next + 1 == CLB_STAGES ? 0 : next + 1;
-        if (s < ahead)
-            continue;
 #endif
-        multiply_raw(x, la + stage * size_a + from_a, lb + stage * size_b + from_b, acc, exchange);
+    }
 #if CLB_COPY == 1
-        release_stage(empty + 8 * stage);
-        parity ^= stage + 1 == CLB_STAGES;
+    wait_barrier(full, 0);
+#else
+    wait_step();
+    barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-        stage = stage + 1 == CLB_STAGES ? 0 : stage + 1;
+    read_a(la + from_a, 0, 0, x->sign_a, a);
+    read_b(lb + from_b, 0, x->b_turned, x->sign_b, b);
+    for (uint s = 0; s < steps; s++) {
+        const uint of = stage;
+
+#pragma unroll
+        for (uint r = 0; r < rows; r++) {
+            const uint d = (r + 1) % rows / CLB_FM, i = (r + 1) % CLB_FM;
+            double next_a[8], next_b[CLB_FN][4];
+
+            if (r == rows / 2) {
+#if CLB_COPY == 1
+                if (s + ahead < steps) {
+                    wait_barrier(empty + 8 * next, next_parity);
+                    fetch_raw_step(x, la + next * size_a, lb + next * size_b);
+                    arrive_copied(full + 8 * next);
+                    next_parity ^= next + 1 == CLB_STAGES;
+                }
+#else
+                if (s + ahead < steps)
+                    fetch_raw_step(x, la + next * size_a, lb + next * size_b);
+                end_step();
+#endif
+                next = next + 1 == CLB_STAGES ? 0 : next + 1;
+            }
+            if (r + 1 == rows) {
+                stage = stage + 1 == CLB_STAGES ? 0 : stage + 1;
+#if CLB_COPY == 1
+                parity ^= stage == 0;
+                if (s + 1 < steps)
+                    wait_barrier(full + 8 * stage, parity);
+#else
+                wait_step();
+                barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+            }
+            /* Behind the last step they are not used. */
+            read_a(la + stage * size_a + from_a, d, i, x->sign_a, next_a);
+            if (i == 0)
+                read_b(lb + stage * size_b + from_b, d, x->b_turned, x->sign_b, next_b);
+            multiply_row(a, b, acc[r % CLB_FM], exchange);
+#pragma unroll
+            for (uint e = 0; e < 8; e++)
+                a[e] = next_a[e];
+#pragma unroll
+            for (uint e = 0; i == 0 && e < 4 * CLB_FN; e++)
+                b[e / 4][e % 4] = next_b[e / 4][e % 4];
+        }
+#if CLB_COPY == 1
+        release_stage(empty + 8 * of);
+#endif
     }
 }
 
@@ -563,11 +635,10 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
     const uint lane = get_local_id(0) % 32;
     const uint wm = get_local_id(0) / 32 % CLB_WARPS_M * CLB_WARP_M;
     const uint wn = get_local_id(0) / 32 / CLB_WARPS_M * CLB_WARP_N;
-    /* This lane's first row, column and depth in the tile; whether they are odd. */
-    const uint i = wm + lane / 4, j = wn + lane / 4, p = lane % 4;
-    const uint i_odd = CLB_PARTS > 1 ? i & 1 : 0, p_odd = CLB_PARTS > 1 ? p & 1 : 0;
-    const bool a_negative = (i_odd ^ p_odd) && i_odd == (conj & 1);
-    const struct raw_operands x = {
+    /* This lane's first row, column and depth in the tile. */
+    const uint i = wm + lane / 4 * (CLB_ROWS_APART == 1 ? 2 : 1), j = wn + lane / 4;
+    const uint p = lane % 4;
+    struct raw_operands x = {
         .a = a + (CLB_TURNED ? first + row / CLB_PARTS * lda : row + first / CLB_PARTS * lda),
         .b = b + (b_turned ? first + col * ldb : col * CLB_PARTS + first / CLB_PARTS * ldb),
         .lda = lda,
@@ -578,9 +649,8 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
         .w_a = m - row,
         .w_b = n - col,
         .k = min(share.steps * CLB_KU, k - first),
-        .steps = share.steps,
-        .sign_a = (ulong)a_negative << 63,
-        .sign_b = (ulong)(p_odd & conj >> 1) << 63};
+        .sign_a = (ulong)(conj & 1) << 63,
+        .sign_b = (ulong)(conj >> 1) << 63};
     double acc[CLB_FM][CLB_FN][4];
 
     c += share.c_offset;
@@ -593,11 +663,10 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
     }
     if (beta != 0.0)
         prefetch_tile(c, ldc, m, n, row, col);
-    multiply_raw_panels(
-        &x, la, lb,
-        CLB_TURNED ? i / CLB_PARTS * a_pitch + (p ^ i_odd) : (i ^ p_odd) + p / CLB_PARTS * a_pitch,
-        b_turned ? j * b_pitch + p : j * CLB_PARTS + p_odd + p / CLB_PARTS * b_pitch, barriers, acc,
-        exchange);
+    multiply_raw_panels(&x, share.steps, la, lb,
+                        CLB_TURNED ? i / CLB_PARTS * a_pitch + p * CLB_PARTS : i + p * a_pitch,
+                        b_turned ? j * b_pitch + p * CLB_PARTS : j * CLB_PARTS + p * b_pitch,
+                        barriers, acc, exchange);
     store_tile(acc, m, n, alpha, beta, c, ldc, row + i, col + wn + p * 2);
 }
 

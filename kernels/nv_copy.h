@@ -37,6 +37,12 @@ static inline void copy_number(local double *to, global const double *from, bool
 {
     *to = inside ? *from : 0.0;
 }
+
+static inline void copy_pair(local double *to, global const double *from, bool inside)
+{
+    copy_number(to, from, inside);
+    copy_number(to + 1, from + 1, inside);
+}
 #endif
 
 #elif CLB_COPY == 1
@@ -99,6 +105,14 @@ static inline void copy_number(local double *to, global const double *from, bool
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"((uint)to), "l"(from),
                  "r"(inside ? 8 : 0)
+                 : "memory");
+}
+
+/* Two of them, at multiples of 16 bytes. */
+static inline void copy_pair(local double *to, global const double *from, bool inside)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint)to), "l"(from),
+                 "r"(inside ? 16 : 0)
                  : "memory");
 }
 
