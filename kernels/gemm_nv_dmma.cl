@@ -451,35 +451,32 @@ CLB_INLINE bool in_pairs(global const double *x, ulong ld, uint along)
 }
 
 /* What a work-group reads: both operands from its tile's first element and the next step's first
- * depth on, up to rows w_a, w_b and depth k; signs of imaginary parts. */
+ * depth on, up to rows w_a, w_b and depth k; signs of what fragment_of() makes of a complex element. */
 struct raw_operands {
     global const double *a, *b;
     ulong lda, ldb;
     bool b_turned, a_pairs, b_pairs;
     uint w_a, w_b, k;
-    ulong sign_a, sign_b;
+    ulong sign[3];
 };
 
-/* A row fragment of A in the 16 depths of number d. */
-CLB_INLINE void read_a(local const double *la, uint d, uint i, ulong sign, double a[8])
+/* What a lane reads of a row fragment of A in the 16 depths of number d; of complex elements re and
+ * im, which stand for four numbers each. */
+#define CLB_READ_A (8 / CLB_PARTS)
+
+CLB_INLINE void read_a(local const double *la, uint d, uint i, double a[CLB_READ_A])
 {
     const uint pitch = CLB_RAW_PITCH(true, CLB_TURNED);
 
 #pragma unroll
-    for (uint q = 0; q < 4; q++) {
-#if CLB_COMPLEX
-        double2 v = *(local const double2 *)(la + (CLB_TURNED
-                                                       ? i * 8 * pitch + d * 16 + q / 2 * 8
-                                                       : i * 16 + (d * 8 + q / 2 * 4) * pitch));
-        double im = as_double(as_ulong(v.y) ^ sign);
-
-        a[2 * q] = q % 2 ? -im : v.x;
-        a[2 * q + 1] = q % 2 ? v.x : im;
-#elif CLB_TURNED
+    for (uint q = 0; q < CLB_READ_A / 2; q++) {
+#if CLB_TURNED && !CLB_COMPLEX
         a[2 * q] = la[i * 16 * pitch + d * 16 + q * 4];
         a[2 * q + 1] = la[(i * 16 + 8) * pitch + d * 16 + q * 4];
 #else
-        double2 v = *(local const double2 *)(la + i * 16 + (d * 16 + q * 4) * pitch);
+        double2 v = *(local const double2 *)(la + (CLB_TURNED
+                                                       ? i * 8 * pitch + d * 16 + q * 8
+                                                       : i * 16 + (d * 16 / CLB_PARTS + q * 4) * pitch));
 
         a[2 * q] = v.x;
         a[2 * q + 1] = v.y;
@@ -487,9 +484,24 @@ CLB_INLINE void read_a(local const double *la, uint d, uint i, ulong sign, doubl
     }
 }
 
+/* The fragment, of complex elements with the signs of B's imaginary parts, too. */
+CLB_INLINE void fragment_of(const double read[CLB_READ_A], const private struct raw_operands *x, double a[8])
+{
+#pragma unroll
+    for (uint e = 0; e < 8; e++) {
+#if CLB_COMPLEX
+        /* re, im, -im, re */
+        const ulong read_bits = as_ulong(read[e / 4 * 2 + (e ^ e / 2) % 2]);
+
+        a[e] = as_double(read_bits ^ (e % 4 ? x->sign[e % 4 - 1] : 0));
+#else
+        a[e] = read[e];
+#endif
+    }
+}
+
 /* The column fragments of B. */
-CLB_INLINE void read_b(local const double *lb, uint d, bool turned, ulong sign,
-                       double b[CLB_FN][4])
+CLB_INLINE void read_b(local const double *lb, uint d, bool turned, double b[CLB_FN][4])
 {
     const uint pitch = CLB_RAW_PITCH(false, turned);
 
@@ -501,7 +513,7 @@ CLB_INLINE void read_b(local const double *lb, uint d, bool turned, ulong sign,
             double2 v = *(local const double2 *)(lb + (turned ? j * 8 * pitch + d * 16 + q / 2 * 8
                                                               : j * 16 + (d * 8 + q / 2 * 4) * pitch));
 
-            b[j][q] = q % 2 ? as_double(as_ulong(v.y) ^ sign) : v.x;
+            b[j][q] = q % 2 ? v.y : v.x;
 #else
             b[j][q] = lb[turned ? j * 8 * pitch + d * 16 + q * 4 : j * 8 + (d * 16 + q * 4) * pitch];
 #endif
@@ -535,7 +547,7 @@ CLB_INLINE void multiply_raw_panels(private struct raw_operands *x, uint steps, 
 {
     const uint size_a = CLB_RAW_SIZE(true, CLB_TURNED), size_b = CLB_RAW_SIZE(false, x->b_turned);
     const uint ahead = CLB_STAGES - CLB_LAG, rows = CLB_KU / 16 * CLB_FM;
-    double a[8], b[CLB_FN][4];
+    double a[CLB_READ_A], b[CLB_FN][4];
     uint stage = 0, next = ahead;
 #if CLB_COPY == 1
     /* As multiply_panels: barriers per stage, of which `full` counts the work-items whose copies
@@ -568,15 +580,15 @@ CLB_INLINE void multiply_raw_panels(private struct raw_operands *x, uint steps, 
     wait_step();
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-    read_a(la + from_a, 0, 0, x->sign_a, a);
-    read_b(lb + from_b, 0, x->b_turned, x->sign_b, b);
+    read_a(la + from_a, 0, 0, a);
+    read_b(lb + from_b, 0, x->b_turned, b);
     for (uint s = 0; s < steps; s++) {
         const uint of = stage;
 
 #pragma unroll
         for (uint r = 0; r < rows; r++) {
             const uint d = (r + 1) % rows / CLB_FM, i = (r + 1) % CLB_FM;
-            double next_a[8], next_b[CLB_FN][4];
+            double next_a[CLB_READ_A], fragment[8], next_b[CLB_FN][4];
 
             if (r == rows / 2) {
 #if CLB_COPY == 1
@@ -605,12 +617,13 @@ CLB_INLINE void multiply_raw_panels(private struct raw_operands *x, uint steps, 
 #endif
             }
             /* Behind the last step they are not used. */
-            read_a(la + stage * size_a + from_a, d, i, x->sign_a, next_a);
+            read_a(la + stage * size_a + from_a, d, i, next_a);
             if (i == 0)
-                read_b(lb + stage * size_b + from_b, d, x->b_turned, x->sign_b, next_b);
-            multiply_row(a, b, acc[r % CLB_FM], exchange);
+                read_b(lb + stage * size_b + from_b, d, x->b_turned, next_b);
+            fragment_of(a, x, fragment);
+            multiply_row(fragment, b, acc[r % CLB_FM], exchange);
 #pragma unroll
-            for (uint e = 0; e < 8; e++)
+            for (uint e = 0; e < CLB_READ_A; e++)
                 a[e] = next_a[e];
 #pragma unroll
             for (uint e = 0; i == 0 && e < 4 * CLB_FN; e++)
@@ -619,6 +632,21 @@ CLB_INLINE void multiply_raw_panels(private struct raw_operands *x, uint steps, 
 #if CLB_COPY == 1
         release_stage(empty + 8 * of);
 #endif
+    }
+}
+
+/* C of a lane that has rows side by side, an even number of them. */
+CLB_INLINE void store_pairs(double acc[CLB_FM][CLB_FN][4], uint m, uint n, double alpha,
+                            global double *c, ulong ldc, uint row, uint col)
+{
+#pragma unroll
+    for (uint e = 0; e < CLB_FM * CLB_FN * 2; e++) {
+        const uint i = e / (CLB_FN * 2), j = e / 2 % CLB_FN;
+        const uint r = row + i * 16, s = col + j * 8 + e % 2;
+
+        if (r < m && s < n)
+            *(global double2 *)(c + r + s * ldc) =
+                alpha * (double2)(acc[i][j][e % 2], acc[i][j][e % 2 + 2]);
     }
 }
 
@@ -638,6 +666,9 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
     /* This lane's first row, column and depth in the tile. */
     const uint i = wm + lane / 4 * (CLB_ROWS_APART == 1 ? 2 : 1), j = wn + lane / 4;
     const uint p = lane % 4;
+    /* With a zero that ptxas doesn't know it does not take the low halves of x and -x for one value,
+     * which it would move about. */
+    const uint zero = conj >> 2;
     struct raw_operands x = {
         .a = a + (CLB_TURNED ? first + row / CLB_PARTS * lda : row + first / CLB_PARTS * lda),
         .b = b + (b_turned ? first + col * ldb : col * CLB_PARTS + first / CLB_PARTS * ldb),
@@ -649,8 +680,8 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
         .w_a = m - row,
         .w_b = n - col,
         .k = min(share.steps * CLB_KU, k - first),
-        .sign_a = (ulong)(conj & 1) << 63,
-        .sign_b = (ulong)(conj >> 1) << 63};
+        .sign = {(ulong)conj << 63, (ulong)(conj ^ conj >> 1 ^ 1) << 63 | zero,
+                 (ulong)(conj >> 1) << 63 | zero}};
     double acc[CLB_FM][CLB_FN][4];
 
     c += share.c_offset;
@@ -667,7 +698,10 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
                         CLB_TURNED ? i / CLB_PARTS * a_pitch + p * CLB_PARTS : i + p * a_pitch,
                         b_turned ? j * b_pitch + p * CLB_PARTS : j * CLB_PARTS + p * b_pitch,
                         barriers, acc, exchange);
-    store_tile(acc, m, n, alpha, beta, c, ldc, row + i, col + wn + p * 2);
+    if (CLB_ROWS_APART == 1 && beta == 0.0 && in_pairs(c, ldc, m) && ((ulong)c & 15) == 0)
+        store_pairs(acc, m, n, alpha, c, ldc, row + i, col + wn + p * 2);
+    else
+        store_tile(acc, m, n, alpha, beta, c, ldc, row + i, col + wn + p * 2);
 }
 
 #define CLB_RAW_KERNEL(name, b_turned)                                                             \
