@@ -457,7 +457,7 @@ struct raw_operands {
     ulong lda, ldb;
     bool b_turned, a_pairs, b_pairs;
     uint w_a, w_b, k;
-    ulong sign[3];
+    ulong sign[4];
 };
 
 /* What a lane reads of a row fragment of A in the 16 depths of number d; of complex elements re and
@@ -493,7 +493,7 @@ CLB_INLINE void fragment_of(const double read[CLB_READ_A], const private struct 
         /* re, im, -im, re */
         const ulong read_bits = as_ulong(read[e / 4 * 2 + (e ^ e / 2) % 2]);
 
-        a[e] = as_double(read_bits ^ (e % 4 ? x->sign[e % 4 - 1] : 0));
+        a[e] = as_double(read_bits ^ x->sign[e % 4]);
 #else
         a[e] = read[e];
 #endif
@@ -668,7 +668,7 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
     const uint p = lane % 4;
     /* With a zero that ptxas doesn't know it does not take the low halves of x and -x for one value,
      * which it would move about. */
-    const uint zero = conj >> 2;
+    const uint zero = conj >> 2, nought = conj >> 3;
     struct raw_operands x = {
         .a = a + (CLB_TURNED ? first + row / CLB_PARTS * lda : row + first / CLB_PARTS * lda),
         .b = b + (b_turned ? first + col * ldb : col * CLB_PARTS + first / CLB_PARTS * ldb),
@@ -680,8 +680,8 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
         .w_a = m - row,
         .w_b = n - col,
         .k = min(share.steps * CLB_KU, k - first),
-        .sign = {(ulong)conj << 63, (ulong)(conj ^ conj >> 1 ^ 1) << 63 | zero,
-                 (ulong)(conj >> 1) << 63 | zero}};
+        .sign = {zero, (ulong)conj << 63 | zero, (ulong)(conj ^ conj >> 1 ^ 1) << 63 | nought,
+                 (ulong)(conj >> 1) << 63 | nought}};
     double acc[CLB_FM][CLB_FN][4];
 
     c += share.c_offset;
