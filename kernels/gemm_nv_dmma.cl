@@ -400,14 +400,13 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
 #define CLB_RAW_LENGTH(of_a, turned) ((turned) ? CLB_KU : (of_a) ? CLB_MR : CLB_NR * CLB_PARTS)
 #define CLB_RAW_LINES(of_a, turned) \
     ((turned) ? ((of_a) ? CLB_MR / CLB_PARTS : CLB_NR) : CLB_KU / CLB_PARTS)
-#define CLB_RAW_PITCH(of_a, turned) \
-    (CLB_RAW_LENGTH(of_a, turned) + ((turned) ? 4 * CLB_PARTS : 4))
-#define CLB_RAW_SIZE(of_a, turned) (CLB_RAW_PITCH(of_a, turned) * CLB_RAW_LINES(of_a, turned))
+#define CLB_RAW_PITCH(of_a, turned) (CLB_RAW_LENGTH(of_a, turned) + ((turned) ? 4 * CLB_PARTS : 4))
+#define CLB_RAW_SIZE(of_a, turned)  (CLB_RAW_PITCH(of_a, turned) * CLB_RAW_LINES(of_a, turned))
 
 /* The largest power of two that divides x. */
-#define CLB_LOW_BIT(x) ((x) & -(x))
+#define CLB_LOW_BIT(x)              ((x) & -(x))
 
-/* The depths of one step of a tile's operand, zeros where rows are not below w or depths not below
+/* The depths of one step of a tile's operand: zeros where rows are not below w or depths not below
  * k. `pairs`: all lines begin at multiples of 16 bytes, and rows in lines are even in number. */
 CLB_INLINE void fetch_raw(global const double *from, ulong ld, bool of_a, bool turned, bool pairs,
                           uint w, uint k, local double *to)
@@ -451,7 +450,8 @@ CLB_INLINE bool in_pairs(global const double *x, ulong ld, uint along)
 }
 
 /* What a work-group reads: both operands from its tile's first element and the next step's first
- * depth on, up to rows w_a, w_b and depth k; signs of what fragment_of() makes of a complex element. */
+ * depth on, up to rows w_a, w_b and depth k; signs of what fragment_of() makes of a complex
+ * element. */
 struct raw_operands {
     global const double *a, *b;
     ulong lda, ldb;
@@ -474,9 +474,10 @@ CLB_INLINE void read_a(local const double *la, uint d, uint i, double a[CLB_READ
         a[2 * q] = la[i * 16 * pitch + d * 16 + q * 4];
         a[2 * q + 1] = la[(i * 16 + 8) * pitch + d * 16 + q * 4];
 #else
-        double2 v = *(local const double2 *)(la + (CLB_TURNED
-                                                       ? i * 8 * pitch + d * 16 + q * 8
-                                                       : i * 16 + (d * 16 / CLB_PARTS + q * 4) * pitch));
+        double2 v =
+            *(local const double2 *)(la + (CLB_TURNED
+                                               ? i * 8 * pitch + d * 16 + q * 8
+                                               : i * 16 + (d * 16 / CLB_PARTS + q * 4) * pitch));
 
         a[2 * q] = v.x;
         a[2 * q + 1] = v.y;
@@ -485,7 +486,8 @@ CLB_INLINE void read_a(local const double *la, uint d, uint i, double a[CLB_READ
 }
 
 /* The fragment, of complex elements with the signs of B's imaginary parts, too. */
-CLB_INLINE void fragment_of(const double read[CLB_READ_A], const private struct raw_operands *x, double a[8])
+CLB_INLINE void fragment_of(const double read[CLB_READ_A], const private struct raw_operands *x,
+                            double a[8])
 {
 #pragma unroll
     for (uint e = 0; e < 8; e++) {
@@ -510,12 +512,14 @@ CLB_INLINE void read_b(local const double *lb, uint d, bool turned, double b[CLB
 #pragma unroll
         for (uint q = 0; q < 4; q++) {
 #if CLB_COMPLEX
-            double2 v = *(local const double2 *)(lb + (turned ? j * 8 * pitch + d * 16 + q / 2 * 8
-                                                              : j * 16 + (d * 8 + q / 2 * 4) * pitch));
+            double2 v =
+                *(local const double2 *)(lb + (turned ? j * 8 * pitch + d * 16 + q / 2 * 8
+                                                      : j * 16 + (d * 8 + q / 2 * 4) * pitch));
 
             b[j][q] = q % 2 ? v.y : v.x;
 #else
-            b[j][q] = lb[turned ? j * 8 * pitch + d * 16 + q * 4 : j * 8 + (d * 16 + q * 4) * pitch];
+            b[j][q] =
+                lb[turned ? j * 8 * pitch + d * 16 + q * 4 : j * 8 + (d * 16 + q * 4) * pitch];
 #endif
         }
     }
@@ -646,7 +650,7 @@ CLB_INLINE void store_pairs(double acc[CLB_FM][CLB_FN][4], uint m, uint n, doubl
 
         if (r < m && s < n)
             *(global double2 *)(c + r + s * ldc) =
-                alpha * (double2)(acc[i][j][e % 2], acc[i][j][e % 2 + 2]);
+                (double2)(fma(alpha, acc[i][j][e % 2], 0.0), fma(alpha, acc[i][j][e % 2 + 2], 0.0));
     }
 }
 
@@ -666,8 +670,8 @@ CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
     /* This lane's first row, column and depth in the tile. */
     const uint i = wm + lane / 4 * (CLB_ROWS_APART == 1 ? 2 : 1), j = wn + lane / 4;
     const uint p = lane % 4;
-    /* With a zero that ptxas doesn't know it does not take the low halves of x and -x for one value,
-     * which it would move about. */
+    /* Zeros that the compiler doesn't know: the low halves of x and -x would be one value to it,
+     * which it would move to each operand again. */
     const uint zero = conj >> 2, nought = conj >> 3;
     struct raw_operands x = {
         .a = a + (CLB_TURNED ? first + row / CLB_PARTS * lda : row + first / CLB_PARTS * lda),
