@@ -577,8 +577,10 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
 {
     if (clb_prediction_is_known(prediction))
         return prediction->next - prediction->device;
-    return (machine->next.optimised ? SAVED_BY_ANY : SAVED_PLAIN) *
-           next_by_table(&machine->next, call->family, call->precision, call->work);
+    const double next = isfinite(prediction->next) ? prediction->next
+                                                   : next_by_table(&machine->next, call->family,
+                                                                   call->precision, call->work);
+    return (machine->next.optimised ? SAVED_BY_ANY : SAVED_PLAIN) * next;
 }
 
 void clb_cost_measure_start(struct clb_profile *profile, double seconds)
