@@ -35,7 +35,7 @@ enum { CLB_CHOICES = 2 }; /* of any kernels, and of those that do without split 
 /* What becomes of a step, besides statuses of its check: it had passed or failed before, or the
  * device can't have it. */
 enum { CLB_HELPER_READY = -1, CLB_HELPER_FAILED = -2, CLB_HELPER_NONE_SUCH = -3 };
-enum { CLB_MOST_STEPS = 64, CLB_MOST_AHEAD = 3 };
+enum { CLB_MOST_STEPS = 64, CLB_MOST_AHEAD = 5 };
 
 /* Memory that the helper shares with its children. */
 struct clb_helper_shared {

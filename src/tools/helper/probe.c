@@ -529,14 +529,14 @@ static void look_after(struct clb_helper_child *own)
     }
 }
 
-/* Have children build ahead, on half of the CPUs at most; two for `clblas-shim warm dgemm`, whose
- * products are three programs on NVIDIA's devices. */
+/* Have children build ahead, on half of the CPUs at most; four for `clblas-shim warm dgemm`, whose
+ * products are five programs on NVIDIA's devices. */
 static void begin_ahead(void)
 {
     const int spare = (int)sysconf(_SC_NPROCESSORS_ONLN) / 2 - 1;
     const int count = limits.ahead >= 0 ? limits.ahead : spare;
     bool known;
-    for (int i = 0; i < count && i + 1 < shared->last && i < CLB_MOST_AHEAD; i++) {
+    for (int i = 0; i < count && i < 2 * (shared->last - 1) && i < CLB_MOST_AHEAD; i++) {
         if (fork() != 0)
             continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
