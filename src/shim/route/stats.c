@@ -109,7 +109,7 @@ void clb_stats_configure(void)
 {
     const struct clb_config *config = clb_config_get();
     clb_report_file_note(config->stats);
-    clb_stats_wanted = config->stats != NULL || config->learn;
+    clb_stats_wanted = config->stats != NULL;
 }
 
 static void count_inside(struct stats_sums *of, double flops, double seconds)

@@ -32,7 +32,7 @@ static double work_threshold(const char *routine)
     double edge;
     switch (clb_config_get()->mode) {
     case CLB_MODE_OFF:
-        return INFINITY;
+        return clb_config_get()->learn ? -1 : INFINITY;
     case CLB_MODE_ALWAYS:
         return 0;
     default:
