@@ -111,15 +111,18 @@ static clb_reason run_and_learn(struct clb_run *run)
 {
     const bool learns = clb_run_is_learnt(run);
     const bool timed = learns || clb_calls_are_observed() || clb_trace_wanted();
-    const double cpu_begin = learns ? clb_predict_cpu_now(&run->runtime->device) : NAN;
     const double begin = timed ? clb_now() : 0;
+    run->cpu_begin = learns ? clb_predict_cpu_now(&run->runtime->device) : NAN;
     clb_reason reason = prepare_run(run);
     if (reason != CLB_REASONS)
         return reason;
     reason = run_family(run);
     run->seconds = timed ? clb_now() - begin : 0;
-    if (learns && reason == CLB_REASONS && run->status == CLB_OK && run->share > 0)
-        clb_predict_learn(run, cpu_begin);
+    if (learns && reason == CLB_REASONS && run->status == CLB_OK) {
+        run->solves = run->call->kind == CLB_KIND_gesv || run->call->kind == CLB_KIND_posv;
+        if (!run->solves)
+            clb_predict_learn(run, run->cpu_begin);
+    }
     if (clb_trace_wanted())
         clb_trace_since(run->entry->symbol->next.name, begin);
     return reason;
@@ -197,8 +200,15 @@ static bool finish(struct clb_run *run)
         clb_log(CLB_LOG_WARN, "%s: %s after %zu of %zu parts, the next library computes the rest",
                 run->entry->symbol->next.name, clb_status_name(run->status), run->written,
                 run->parts);
-    const double begin = clb_calls_are_observed() ? clb_now() : 0;
+    const double begin = clb_now();
     const bool next_used = run->ops->complete(run, run->status);
+    if (run->solves) {
+        struct clb_thread_state thread_state;
+        clb_thread_state_save(&thread_state, false);
+        run->seconds += clb_now() - begin;
+        clb_predict_learn(run, run->cpu_begin);
+        clb_thread_state_restore(&thread_state);
+    }
     if (run->verification != NULL && !clb_verify_end(run))
         return false;
     close_lapacke(run, true);

@@ -119,7 +119,8 @@ struct clb_run {
     struct clb_gemm_progress progress; /* of a result that is written in parts */
     void *results;                     /* the family's; owned */
     clb_status status;
-    double seconds;
+    double seconds, cpu_begin;
+    bool solves; /* the seconds are learnt with those of the next library's solve */
 };
 
 /* route.c: set the progress of a result that is written in parts from the algorithm's. */
