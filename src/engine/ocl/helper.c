@@ -572,7 +572,7 @@ clb_status clb_drivers_recall(char *library, size_t size, bool *known)
     return failed ? CLB_ERR_NODEVICE : CLB_OK;
 }
 
-static _Atomic int expected; /* 0: nothing */
+static _Atomic int expected; /* 1 + 2 * precision + systems; 0: nothing */
 
 void clb_helper_expect(clb_precision precision, bool systems)
 {

@@ -1,7 +1,7 @@
 /* The work below which the names themselves decline a call, by a jump to the next library: their
  * symbol's min_work.
- *
- * It is the user's threshold, or in `auto` the lowest work at which any call may be the device's.
+ * It is the user's threshold, or the lowest work at which any call may be the device's in `auto`;
+ * also in `off` with CLBLAS_SHIM_LEARN=1, so that calls inside others take no longer than there.
  * Where calls are counted or logged min_work stays -infinity, so that all reach clb_route. */
 #include "host/process.h"
 #include "profile.h"
@@ -26,7 +26,7 @@ static const char *routine_name(size_t index)
     return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
 }
 
-/* Negative where predictions decide. */
+/* Negative: the lowest work of `auto`. */
 static double work_threshold(const char *routine)
 {
     double edge;
