@@ -54,6 +54,7 @@ from statistics import median
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from peers import Peer, say  # noqa: E402
 
+CACHES = ("CLBLAS_SHIM_CACHE_DIR", "CUDA_CACHE_PATH", "POCL_CACHE_DIR")
 MODES = ("off", "auto", "always")
 TIMES = (*MODES, "control")
 RATIOS = ("auto/off", "control/off", "auto/always", "off/always")
@@ -123,7 +124,7 @@ class Regret:
         self.own = tempfile.mkdtemp() if options.cold or options.unknown else None  # cache
         if options.unknown:
             subprocess.run([os.path.join(options.build, "clblas-shim"), "warm", "--all"], check=True,
-                           env={**os.environ, "CLBLAS_SHIM_CACHE_DIR": self.own})
+                           env={**os.environ, **dict.fromkeys(CACHES, self.own)})
         self.rate = None  # multiplications with an addition in a second of the next library
         self.reports = True  # whether processes keep a report, by which auto's side is known
         self.orders = itertools.cycle(itertools.permutations(TIMES))
@@ -134,7 +135,7 @@ class Regret:
     def environment(self, mode, **more):
         extra = {"CLBLAS_SHIM": mode, "LD_PRELOAD": self.library, **more}
         if self.own is not None:
-            extra["CLBLAS_SHIM_CACHE_DIR"] = self.own
+            extra.update(dict.fromkeys(CACHES, self.own))
         if self.options.next:
             extra["CLBLAS_SHIM_NEXT"] = self.options.next
         if mode == "auto" and not self.options.cold:
@@ -508,7 +509,7 @@ class Regret:
         case, times, running = ("dgemm", "NN", 1000, 1000, 1000, 0), {True: [], False: []}, True
         self.ask("off", case, 20)
         caller = self.running
-        starter = Peer("starter", [self.program], self.environment("auto", POCL_CACHE_DIR=self.own))
+        starter = Peer("starter", [self.program], self.environment("auto"))
         for precision, n, calls in ("d", 2000, 30), ("s", 1000, 3), ("c", 1000, 3), ("z", 1000, 3):
             starter.send(f"{precision}gemm NN {n} {n} {n} 0 {calls}")  # starts the helper, and does not wait for it
             starter.process.stdout.readline()
