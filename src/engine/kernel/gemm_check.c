@@ -294,10 +294,13 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
 #define FIRST_ORDER    64
 #define LARGEST_SHARED 1024 /* host memory is scarce */
 #define LARGEST_OWN    4096
-#define LONG_ENOUGH    0.0025 /* by the device's clock */
-#define LEAST_WALL     0.001  /* less is mostly the work of waking threads */
+#define GROWTH_OWN     4                 /* times; of those that share memory twice */
+#define MOST_RANDOM    ((size_t)4 << 20) /* bytes, which larger operands repeat */
+#define LONG_ENOUGH    0.0025            /* by the clock of a device that shares memory; */
+#define LONG_OWN       0.02              /* others are waited for, on a busy system some ms more */
+#define LEAST_WALL     0.001             /* less is mostly the work of waking threads */
 #define TOO_LONG       0.1
-#define REPETITIONS    4 /* of the last order, the first of them to warm up; of the others half */
+#define REPETITIONS    4 /* the first to warm up; half where memory is shared and order grows */
 
 /* A CPU device works in this process, which others may keep waiting: its time is CPU time, of one
  * core. The system counts a thread's time when it has gone to sleep, which is waited for. */
@@ -314,13 +317,12 @@ static double read_clock(const struct clb_device *device)
 static clb_status write_random(struct full_check *check)
 {
     const clb_precision precision = check->variant->precision;
-    const size_t each = CLB_TRIAL_BEGIN + check->m * check->k,
-                 parts = clb_precision_parts(precision);
-    const size_t operand = each * clb_precision_size(precision);
+    const size_t operand = (CLB_TRIAL_BEGIN + check->m * check->k) * clb_precision_size(precision);
+    const size_t block = clb_min(operand, MOST_RANDOM);
     const size_t bytes[CLB_CALL_MATRICES] = {operand, operand,
                                              check->m * check->n * clb_precision_size(precision)};
     struct clb_trial *trial = &check->trial;
-    void *values = malloc(operand);
+    void *values = malloc(block);
     uint64_t state = 20261123;
     trial->runtime = check->queue_set->runtime;
     trial->call.lda = trial->call.ldc = check->m;
@@ -328,11 +330,14 @@ static clb_status write_random(struct full_check *check)
     clb_status status = values == NULL ? CLB_ERR_NOMEM
                                        : clb_check_memory(check->queue_set->runtime, bytes,
                                                           trial->memory, CLB_CALL_MATRICES);
-    for (size_t i = 0; i < each * parts && status == CLB_OK; i++)
+    for (size_t i = 0; i < block / clb_precision_real_size(precision) && status == CLB_OK; i++)
         clb_check_put(precision, values, i, clb_check_random(&state));
-    for (int i = 0; i < 2 && status == CLB_OK; i++)
-        status =
-            clb_queue_write_now(check->queue_set->queue, trial->memory[i]->mem, 0, operand, values);
+    for (size_t at = 0; at < operand && status == CLB_OK; at += block) {
+        const size_t size = clb_min(block, operand - at);
+        for (int i = 0; i < 2 && status == CLB_OK; i++)
+            status = clb_queue_write_now(check->queue_set->queue, trial->memory[i]->mem, at, size,
+                                         values);
+    }
     free(values);
     return status;
 }
@@ -354,8 +359,9 @@ static clb_status time_products(struct full_check *check, double *seconds, bool 
         CLB_THEN(status, clb_queue_finish(check->queue_set->queue));
         *seconds = fmin(*seconds, read_clock(device) - begin);
         least_wall = fmin(least_wall, clb_now() - wall);
-        *enough = *seconds >= LONG_ENOUGH && least_wall >= LEAST_WALL;
-        if (*seconds >= TOO_LONG || (i + 1 >= REPETITIONS / 2 && !*enough))
+        *enough =
+            *seconds >= (device->unified ? LONG_ENOUGH : LONG_OWN) && least_wall >= LEAST_WALL;
+        if (*seconds >= TOO_LONG || (i + 1 >= REPETITIONS / 2 && device->unified && !*enough))
             break;
     }
     return status;
@@ -373,7 +379,8 @@ clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_v
     if (status != CLB_OK)
         return status;
     for (size_t n = FIRST_ORDER / parts;
-         n <= largest / parts && status == CLB_OK && idle && !enough; n *= 2) {
+         n <= largest / parts && status == CLB_OK && idle && !enough;
+         n *= runtime->device.unified ? 2 : GROWTH_OWN) {
         double seconds = INFINITY;
         struct full_check check = {.queue_set = queue_set,
                                    .variant = variant,
