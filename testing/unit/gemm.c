@@ -85,8 +85,8 @@ static void second_rows(void *argument)
         bool second;
     } cases[] = {{1000, 1000, 1000, true},
                  {1500, 1500, 1500, true},
-                 {2048, 2048, 2048, false},
-                 {8192, 8192, 8192, false},
+                 {2048, 2048, 2048, true},
+                 {4096, 4096, 4096, false},
                  {128, 128, 65536, true},
                  {256, 256, 200000, true},
                  {16384, 128, 16384, true},
