@@ -349,6 +349,7 @@ static void starts(void *unused)
     const struct clb_prediction unknown = {.device = NAN, .next = NAN};
     const struct clb_prediction known = {.device = 1, .next = 3};
     struct clb_cost_machine machine = machine_of(NULL, 16);
+    machine.rate[CLB_D] = 0;
     const double cold = clb_cost_of_start(&machine, CLB_D);
     const double any = clb_cost_saved(&machine, &call, &unknown);
     expect(clb_cost_saved(&machine, &call, &known) == 2, "not what is predicted");

@@ -526,24 +526,29 @@ char *clb_drivers_describe(void)
 {
     static const char variables[] =
         "OCL_ OPENCL_ POCL_ RUSTICL_ CUDA_ ROCR_ HIP_ LD_LIBRARY_PATH= CLBLAS_SHIM_DEVICE=";
-    static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd",
-                                        "/dev/dri/renderD128", "/dev/dxg"};
     struct clb_icd icd[CLB_MAX_ICDS];
     struct clb_text text = {0};
     uint64_t sum = 0;
-    unsigned found = 0;
     for (char **entry = clb_spawn_environment(); entry != NULL && *entry != NULL; entry++) {
         size_t length;
         for (const char *prefix = variables; *prefix != '\0'; prefix += length) {
             length = strcspn(prefix, " ");
             if (strncmp(*entry, prefix, length) == 0)
                 sum += clb_cache_hash(*entry, strlen(*entry));
+unsigned clb_gpu_files(void)
+{
+    static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd",
+                                        "/dev/dri/renderD128", "/dev/dxg"};
+    unsigned found = 0;
+    for (size_t i = 0; i < CLB_COUNT_OF(files); i++)
+        found |= access(files[i], F_OK) == 0 ? 1U << i : 0;
+    return found;
+}
+
             length += prefix[length] == ' ';
         }
     }
-    for (size_t i = 0; i < CLB_COUNT_OF(files); i++)
-        found |= access(files[i], F_OK) == 0 ? 1U << i : 0;
-    clb_text_addf(&text, "%016llx %x\n", (unsigned long long)sum, found);
+    clb_text_addf(&text, "%016llx %x\n", (unsigned long long)sum, clb_gpu_files());
     const size_t count = clb_icd_list(icd);
     for (size_t i = 0; i < count; i++)
         clb_text_addf(&text, "%s %llu %llu\n", icd[i].library, (unsigned long long)icd[i].size,

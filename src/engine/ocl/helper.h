@@ -73,6 +73,9 @@ bool clb_helper_lock_path(char *text, size_t size);
 #define CLB_HELPER_DEVICE "device"
 bool clb_helper_take(const char *what);
 void clb_helper_leave(const char *what);
+/* A bit for each kind of GPU that has a device file here; a driver's device is else the CPU. */
+unsigned clb_gpu_files(void);
+
 
 /* ---- drivers ---- */
 

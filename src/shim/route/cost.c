@@ -5,6 +5,7 @@
  * plain one. What has been measured on this machine corrects both: a class of calls takes so many
  * times as long as was predicted for the square call of its work. */
 #include "cost.h"
+#include "engine/ocl/helper.h"
 
 #include <math.h>
 #include <string.h>
@@ -553,23 +554,33 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
 }
 
 #define CPU_START   0.2 /* seconds of PoCL; */
-#define OTHER_START 0.5 /* of NVIDIA's driver, its end included; */
-#define COLD_START  1.0 /* with all kernels to be built */
+#define CPU_BUILD   6.0 /* of its compiler, which takes the CPUs of the program; */
+#define OTHER_START 0.5 /* of NVIDIA's driver, its end included */
 
 /* NVIDIA's driver takes half as long to end as to start; the rest is what calls lose. */
 #define START_AND_END 2
 
-double clb_cost_of_start(const struct clb_cost_machine *machine, clb_precision precision)
+/* Where no device is known, files tell. */
+static bool is_cpu(const struct clb_device *device)
 {
-    if (machine->device == NULL || machine->rate[precision] <= 0)
-        return COLD_START;
-    if (machine->profile != NULL && machine->profile->start.count > 0)
-        return START_AND_END * (double)machine->profile->start.seconds;
-    return clb_device_is_cpu(machine->device) ? CPU_START : OTHER_START;
+    static _Atomic int has_gpu = -1;
+    if (device == NULL && has_gpu < 0)
+        has_gpu = clb_gpu_files() != 0;
+    return device != NULL ? clb_device_is_cpu(device) : has_gpu == 0;
 }
 
-/* Of an optimised library's time, by a device with unknown rates; and of a plain one's. */
-#define SAVED_BY_ANY 0.5
+double clb_cost_of_start(const struct clb_cost_machine *machine, clb_precision precision)
+{
+    if (is_cpu(machine->device) && machine->rate[precision] <= 0)
+        return CPU_BUILD;
+    if (machine->profile != NULL && machine->profile->start.count > 0)
+        return START_AND_END * (double)machine->profile->start.seconds;
+    return is_cpu(machine->device) ? CPU_START : OTHER_START;
+}
+
+/* Of an optimised library's time, by a GPU with unknown rates, and by PoCL; of a plain one's. */
+#define SAVED_BY_GPU 0.7
+#define SAVED_BY_CPU 0.1
 #define SAVED_PLAIN  0.9
 
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
@@ -580,7 +591,8 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
     const double next = isfinite(prediction->next) ? prediction->next
                                                    : next_by_table(&machine->next, call->family,
                                                                    call->precision, call->work);
-    return (machine->next.optimised ? SAVED_BY_ANY : SAVED_PLAIN) * next;
+    const double by_any = is_cpu(machine->device) ? SAVED_BY_CPU : SAVED_BY_GPU;
+    return (machine->next.optimised ? by_any : SAVED_PLAIN) * next;
 }
 
 void clb_cost_measure_start(struct clb_profile *profile, double seconds)

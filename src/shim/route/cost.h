@@ -76,8 +76,8 @@ struct clb_cost_machine {
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
                                        const struct clb_cost_call *call);
 
-/* Seconds that a process loses by the device's start and end: from the profile's start, else what
- * is usual. Without a device, or a rate in the precision: with kernels to be built. */
+/* Seconds that a process loses by the device's start and end, from the profile's start or else what
+ * is usual; by a CPU device without a rate in the precision, what compiling takes. */
 double clb_cost_of_start(const struct clb_cost_machine *machine, clb_precision precision);
 
 /* Seconds that a call saves on the device; where none is known a share of the next library's. */

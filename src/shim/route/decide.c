@@ -258,12 +258,15 @@ clb_reason clb_decide(struct clb_run *run)
     return walk(run, 0, GATES_BEFORE_DRIVER);
 }
 
-/* In `auto` a call waits for the device only so long; not at all where such a call was on it. */
+/* In `auto` a call waits for a start only so long, and never for a helper process; not at all where
+ * such a call was on the device. */
+#define LONGEST_START 2.5
+
 clb_reason clb_decide_on_device(struct clb_run *run)
 {
     const bool is_ready = run->is_known && run->known.for_device && clb_runtime_peek() != NULL;
     if (clb_run_is_auto(run) && !clb_starts_at_once())
-        clb_driver_set_time_limit(is_ready ? 0 : clb_predict_time_limit(run));
+        clb_driver_set_time_limit(is_ready ? 0 : clb_now() + LONGEST_START);
     const clb_reason reason = walk(run, GATES_BEFORE_DRIVER, GATES);
     if (!run->is_known)
         clb_predict_remember(run, reason);

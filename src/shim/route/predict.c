@@ -85,17 +85,6 @@ void clb_predict_remember(struct clb_run *run, clb_reason reason)
 
 /* ---- the start of the device ---- */
 
-/* In `auto` a call waits for so many expected starts and this, and never for a helper process. */
-#define READY_TIMES   3
-#define READY_SECONDS 1.0
-
-double clb_predict_time_limit(const struct clb_run *run)
-{
-    const struct clb_cost_machine owner = {.device = clb_device_expected(), .next = run->next};
-    return clb_now() + READY_SECONDS +
-           READY_TIMES * clb_profile_start_cost(&owner, run->call->precision);
-}
-
 /* Seconds that the device would have saved in the calls so far that wanted it, by what these have
  * taken; of calls beside each other, no more than have passed. */
 static struct {

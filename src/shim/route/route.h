@@ -178,9 +178,6 @@ void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone);
 bool clb_predict_declines_start(struct clb_run *run);
 bool clb_predict_declines(struct clb_run *run);
 bool clb_predict_has_no_kernels(struct clb_run *run);
-
-/* Until when, by clb_now, a call waits for a device that starts. */
-double clb_predict_time_limit(const struct clb_run *run);
 /* Keep the decision of a call that was asked about, for the next one like it. */
 void clb_predict_remember(struct clb_run *run, clb_reason reason);
 
