@@ -145,9 +145,6 @@ static clb_status make_variant(struct clb_runtime *runtime, clb_precision precis
                : status;
 }
 
-/* A row whose rate is below this part of the next row's is not used. */
-#define MUCH_SLOWER 0.1
-
 /* The row that this machine has kept, then those of the table. */
 static clb_status find_row(const struct clb_device *device, clb_precision precision, clb_math math,
                            size_t skip, struct clb_gemm_tuning *tuning)
@@ -178,72 +175,34 @@ static clb_status make_row(const struct wish *wish, size_t row, struct clb_gemm_
                             : status;
 }
 
-static struct clb_ranked measure_row(const struct wish *wish, size_t row,
-                                     const struct clb_gemm_variant *variant)
+static double measure_row(const struct wish *wish, const struct clb_gemm_variant *row)
 {
-    struct clb_ranked ranked = {.row = row};
-    snprintf(ranked.name, sizeof ranked.name, "%s", variant->name);
+    double rate = 0;
     if (clb_helper_get_role() != CLB_HELPER_BUILDS)
-        return ranked;
+        return 0;
     (void)clb_helper_take(CLB_HELPER_DEVICE);
-    if (clb_gemm_measure(wish->runtime, variant, &ranked.rate) == CLB_OK && ranked.rate > 0)
-        clb_log(CLB_LOG_INFO, "%s in %c: %.3g GFLOP/s", variant->name, "sdcz"[wish->precision],
-                ranked.rate);
+    if (clb_gemm_measure(wish->runtime, row, &rate) == CLB_OK && rate > 0)
+        clb_log(CLB_LOG_INFO, "%s in %c: %.3g GFLOP/s", row->name, "sdcz"[wish->precision], rate);
     clb_helper_leave(CLB_HELPER_DEVICE);
-    return ranked;
+    return rate;
 }
 
-/* Find the first row that works on the device, and the one that is used where rates decide: the
- * first that is not much slower than the next. The next, which takes as long to compile, is looked
- * at only behind one that is slower than such devices are. */
+/* Find the first row that works on the device. */
 static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
                            struct clb_gemm_variant *variant)
 {
-    const struct clb_config *config = clb_config_get();
-    const double usual = config->kernel == NULL && config->params == NULL
-                             ? clb_tuning_usual_rate(&wish->runtime->device, wish->precision)
-                             : 0;
-    bool any = false;
-    for (size_t skip = 0;; skip++) {
-        struct clb_gemm_variant row;
-        clb_status status = make_row(wish, skip, &row);
-        if (status == CLB_ERR_NOMEM)
-            return status;
-        if (status != CLB_OK && row.family == NULL) /* there are no more rows */
-            return any ? CLB_OK : status;
-        if (status != CLB_OK) {
-            clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", row.name, wish->runtime->device.name,
-                    clb_status_name(status));
-            continue;
+    for (;; choice->row++) {
+        const clb_status status = make_row(wish, choice->row, variant);
+        if (status == CLB_OK) {
+            snprintf(choice->name, sizeof choice->name, "%s", variant->name);
+            choice->rate = measure_row(wish, variant);
         }
-        const struct clb_ranked ranked = measure_row(wish, skip, &row);
-        row.rate = ranked.rate;
-        if (any && !(choice->used.rate < MUCH_SLOWER * ranked.rate))
-            return CLB_OK;
-        if (!any)
-            choice->first = ranked;
-        if (!any || clb_rates_decide())
-            *variant = row;
-        any = true;
-        choice->used = ranked;
-        if (!(ranked.rate > 0 && ranked.rate < usual))
-            return CLB_OK;
+        /* Without a family there are no more rows. */
+        if (status == CLB_OK || status == CLB_ERR_NOMEM || variant->family == NULL)
+            return status;
+        clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", variant->name, wish->runtime->device.name,
+                clb_status_name(status));
     }
-}
-
-/* Make the row that the helper has chosen; the helper makes both, to check them. */
-static clb_status make_chosen(const struct wish *wish, const struct clb_choice *choice,
-                              struct clb_gemm_variant *variant)
-{
-    const bool decide = clb_rates_decide(), same = choice->first.row == choice->used.row;
-    const struct clb_ranked *const wanted = decide ? &choice->used : &choice->first;
-    const struct clb_ranked *const other = decide ? &choice->first : &choice->used;
-    clb_status status = CLB_OK;
-    if (clb_helper_get_role() == CLB_HELPER_LOADS && !same)
-        status = make_row(wish, other->row, variant);
-    CLB_THEN(status, make_row(wish, wanted->row, variant));
-    variant->rate = wanted->rate;
-    return status;
 }
 
 static clb_status variant_choose(const struct wish *wish, struct clb_gemm_variant *variant)
@@ -251,7 +210,7 @@ static clb_status variant_choose(const struct wish *wish, struct clb_gemm_varian
     struct clb_choice choice;
     clb_status status = CLB_ERR_UNSUPPORTED;
     if (clb_choice_find(&wish->runtime->device, wish->precision, wish->which, &choice))
-        status = make_chosen(wish, &choice, variant);
+        status = make_row(wish, choice.row, variant);
     if (status != CLB_OK && status != CLB_ERR_NOMEM) {
         choice = (struct clb_choice){0};
         status = find_out(wish, &choice, variant);
@@ -262,16 +221,8 @@ static clb_status variant_choose(const struct wish *wish, struct clb_gemm_varian
         }
         clb_choice_note(wish->precision, wish->which, &choice);
     }
-    if (status != CLB_OK)
-        return status;
-    if (choice.first.row != choice.used.row && clb_rates_decide()) {
-        struct clb_rate_decision decision = {.dropped_rate = choice.first.rate,
-                                             .used_rate = choice.used.rate};
-        snprintf(decision.dropped, sizeof decision.dropped, "%s", choice.first.name);
-        snprintf(decision.used, sizeof decision.used, "%s", choice.used.name);
-        clb_rate_note(&decision);
-    }
-    return CLB_OK;
+    variant->rate = choice.rate;
+    return status;
 }
 
 /* The second variant that packs (raw = 0), or the first or second one that does not. */

@@ -391,7 +391,7 @@ static bool recall_choice(const struct clb_device *device, clb_precision precisi
     if (found)
         memcpy(choice, record.text + (size_t)which * sizeof *choice, sizeof *choice);
     clb_record_free(&record);
-    return found && choice->used.name[0] != '\0';
+    return found && choice->name[0] != '\0';
 }
 
 bool clb_choice_find(const struct clb_device *device, clb_precision precision, int which,
@@ -402,9 +402,8 @@ bool clb_choice_find(const struct clb_device *device, clb_precision precision, i
         return false;
     if (clb_helper_shared != NULL)
         *choice = clb_helper_shared->choice[precision][which];
-    return choice->used.name[0] != '\0' ||
-           ((clb_helper_child == NULL || !clb_helper_child->chooses) &&
-            recall_choice(device, precision, which, INFINITY, choice));
+    return choice->name[0] != '\0' || ((clb_helper_child == NULL || !clb_helper_child->chooses) &&
+                                       recall_choice(device, precision, which, INFINITY, choice));
 }
 
 void clb_choice_note(clb_precision precision, int which, const struct clb_choice *choice)
@@ -461,8 +460,7 @@ double clb_device_rate(const struct clb_device *device, const char *place)
     }
     if (status == CLB_ERR_UNSUPPORTED)
         return -1;
-    return recall_choice(device, need.precision, 0, INFINITY, &choice) ? fmax(choice.used.rate, 0)
-                                                                       : 0;
+    return recall_choice(device, need.precision, 0, INFINITY, &choice) ? fmax(choice.rate, 0) : 0;
 }
 
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
@@ -508,12 +506,12 @@ bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
     if (!clb_rates_decide())
         return false;
     if (now == UNKNOWN) {
-        now = recall_choice(device, precision, 0, CLB_RATE_LASTS, &choice) &&
-                      choice.used.rate > 0 && choice.used.rate < CLB_LEAST_RATE
+        now = recall_choice(device, precision, 0, CLB_RATE_LASTS, &choice) && choice.rate > 0 &&
+                      choice.rate < CLB_LEAST_RATE
                   ? YES
                   : NO;
         if (atomic_exchange(&known[precision], now) == UNKNOWN && now == YES)
-            clb_rate_note_slow(device, precision, choice.used.name, choice.used.rate);
+            clb_rate_note_slow(device, precision, choice.name, choice.rate);
     }
     return now == YES;
 }

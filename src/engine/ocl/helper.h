@@ -23,12 +23,9 @@ enum { CLB_HELPER_EXIT_FAILED = 1, CLB_HELPER_EXIT_NO_LOCK = 73, CLB_HELPER_EXIT
  * Rates are GFLOP/s, of a CPU device for each core; the link's, of a device with memory of its own,
  * bytes in a second. 0: not known. */
 struct clb_choice {
-    struct clb_ranked {
-        size_t row;
-        double rate;
-        char name[48];
-    } first, used;
-    double link;
+    size_t row;
+    double rate, link;
+    char name[48];
 };
 enum { CLB_CHOICES = 2 }; /* of any kernels, and of those that do without split numbers */
 
@@ -142,7 +139,7 @@ void clb_step_record(const struct clb_device *device, clb_helper_step step, clb_
 #define CLB_LEAST_RATE 1.0
 #define CLB_LEAST_NAME "a core's plain loop"
 
-/* True where the user leaves it to rates which kernels are used, and whether. */
+/* True where the user leaves it to rates whether kernels are used. */
 bool clb_rates_decide(void);
 
 /* What the helper has chosen; false where this process must find out and note it. */

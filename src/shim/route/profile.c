@@ -212,8 +212,7 @@ static double find_rate(const struct clb_device *device, clb_precision precision
         clb_helper_get_role() == CLB_HELPER_USED)
         return 0;
     rates.link = fmax(rates.link, choice.link);
-    return 1e9 * cores *
-           (choice.used.rate > 0 ? choice.used.rate : clb_tuning_usual_rate(device, precision));
+    return 1e9 * cores * (choice.rate > 0 ? choice.rate : clb_tuning_usual_rate(device, precision));
 }
 
 /* With the lock held. */
