@@ -137,7 +137,7 @@ static clb_status make_variant(struct clb_runtime *runtime, clb_precision precis
                                          .flop_seconds =
                                              clb_tuning_seconds(&runtime->device, precision, 1)};
     clb_status status = variant_prepare(runtime, variant);
-    if (status == CLB_ERR_NOMEM && clb_helper_get_role() == CLB_HELPER_AHEAD)
+    if (clb_helper_get_role() == CLB_HELPER_AHEAD && (status == CLB_OK || status == CLB_ERR_NOMEM))
         return CLB_OK; /* the next program */
     CLB_THEN(status, check_products(runtime, variant, false));
     return status == CLB_OK && direct == NULL && clb_gemm_has_direct(variant)
@@ -180,7 +180,7 @@ static double measure_row(const struct wish *wish, const struct clb_gemm_variant
     double rate = 0;
     if (clb_helper_get_role() != CLB_HELPER_BUILDS)
         return 0;
-    (void)clb_helper_take(CLB_HELPER_DEVICE);
+    (void)clb_helper_take(CLB_HELPER_DEVICE, true);
     if (clb_gemm_measure(wish->runtime, row, &rate) == CLB_OK && rate > 0)
         clb_log(CLB_LOG_INFO, "%s in %c: %.3g GFLOP/s", row->name, "sdcz"[wish->precision], rate);
     clb_helper_leave(CLB_HELPER_DEVICE);
@@ -312,8 +312,7 @@ static clb_status launch_and_check_direct(void *argument)
                                    &selection->variant.raw));
     CLB_THEN(status, choose_second(&wish, &selection->variant, 2, &selection->raw[1],
                                    &selection->raw[0].second));
-    return status == CLB_OK && clb_gemm_has_direct(plain) &&
-                   clb_helper_get_role() != CLB_HELPER_AHEAD
+    return status == CLB_OK && clb_gemm_has_direct(plain) && plain->program != NULL
                ? check_products(wish.runtime, plain, true)
                : status;
 }

@@ -145,11 +145,11 @@ static bool lock_one(const char *what, short type)
 /* No longer than this: who hangs is found out by the helper. */
 #define LONGEST_WAIT 30.0
 
-bool clb_helper_take(const char *what)
+bool clb_helper_take(const char *what, bool waits)
 {
     const double end = clb_now() + LONGEST_WAIT;
     while (clb_helper_shared != NULL && !lock_one(what, F_WRLCK)) {
-        if (role == CLB_HELPER_AHEAD)
+        if (!waits)
             return false;
         if (clb_now() > end)
             break;

@@ -160,11 +160,18 @@ static clb_status build_and_store(struct clb_runtime *runtime, struct clb_progra
     return CLB_OK;
 }
 
+/* Who builds ahead has no use for programs, but of PoCL, which compiles their kernels later. */
+static bool is_stored_only(const struct clb_runtime *runtime)
+{
+    return clb_helper_get_role() == CLB_HELPER_AHEAD &&
+           !clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS);
+}
+
 /* In a child of the helper another one may build it, or have built it by now. */
 static clb_status build_once(struct clb_runtime *runtime, struct clb_program *program,
                              const char **origin)
 {
-    if (!clb_helper_take(program->identity))
+    if (!clb_helper_take(program->identity, !is_stored_only(runtime)))
         return CLB_ERR_NOMEM;
     clb_status status = clb_helper_shared != NULL ? build_from_cache(runtime, program) : CLB_ERR_IO;
     if (status != CLB_OK) {
@@ -215,8 +222,7 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
         status = CLB_ERR_BUILD;
     clb_log(CLB_LOG_INFO, "%s from %s: %s, %.0f ms (%s)", program->source->name, origin,
             clb_status_name(status), 1e3 * (clb_now() - begin), program->options);
-    /* It is only stored. */
-    return clb_helper_get_role() == CLB_HELPER_AHEAD ? CLB_ERR_NOMEM : status;
+    return is_stored_only(runtime) ? CLB_ERR_NOMEM : status;
 }
 
 /* ---- checks ---- */

@@ -270,7 +270,7 @@ static int try_step(struct clb_runtime *runtime, int at)
     shared->opened = true;
     clb_helper_child->chooses = step == CLB_STEP_GEMM;
     if (loads)
-        (void)clb_helper_take(CLB_HELPER_DEVICE);
+        (void)clb_helper_take(CLB_HELPER_DEVICE, true);
     const clb_status status = do_step(runtime, step, precision);
     if (loads)
         clb_helper_leave(CLB_HELPER_DEVICE);
@@ -316,7 +316,7 @@ static int child_steps(void)
 }
 
 /* Builds programs that the builder will want, with other processes: NVIDIA's driver builds one
- * program at a time in each. A device that has the host's memory needs the CPUs for that. */
+ * program at a time in each, and PoCL one kernel. */
 static int child_ahead(void)
 {
     const struct clb_gemm_variant *variant;
@@ -326,7 +326,7 @@ static int child_ahead(void)
     clb_helper_step step;
     clb_precision precision;
     struct clb_runtime *runtime = clb_runtime_get(&state);
-    for (int i = 0; runtime != NULL && !runtime->device.unified && i < shared->last; i++) {
+    for (int i = 0; runtime != NULL && i < shared->last; i++) {
         if (!clb_step_parse(wanted[i], &step, &precision) ||
             (!runtime->device.fp64 && clb_precision_real_size(precision) == sizeof(double)) ||
             clb_gemm_variant_get(runtime, precision, &variant) != CLB_OK)
@@ -529,17 +529,19 @@ static void look_after(struct clb_helper_child *own)
     }
 }
 
-/* Have children build ahead, on half of the CPUs at most; four for `clblas-shim warm dgemm`, whose
- * products are five programs on NVIDIA's devices. */
+/* Have children build ahead, beside a program two at most, on half of the CPUs; four for
+ * `clblas-shim warm dgemm`, whose products are five programs on NVIDIA's devices. */
 static void begin_ahead(void)
 {
-    const int spare = (int)sysconf(_SC_NPROCESSORS_ONLN) / 2 - 1;
-    const int count = limits.ahead >= 0 ? limits.ahead : spare;
+    const bool polite = getpriority(PRIO_PROCESS, 0) > 0;
+    const int spare = (int)sysconf(_SC_NPROCESSORS_ONLN) / (polite ? 2 : 1) - 1;
+    const int count = limits.ahead >= 0 ? limits.ahead : polite && spare > 2 ? 2 : spare;
     bool known;
     for (int i = 0; i < count && i < 2 * (shared->last - 1) && i < CLB_MOST_AHEAD; i++) {
         if (fork() != 0)
             continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        usleep(100000); /* the builder opens the driver first */
         (void)!clb_drivers_recall(shared->library, sizeof shared->library, &known);
         supervise(child_ahead, &shared->ahead[i]);
         _exit(0);
