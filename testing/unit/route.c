@@ -198,18 +198,18 @@ static void reason_starting(void *unused)
     expect(!run_worthy() && reported("dgemm_", "cost") == 1 && fake_cl.of[FAKE_GetPlatformIDs] == 0,
            "one call has paid for the start of a device that is not known");
     const double begin = clb_now();
-    expect(!takes_product(1800, &next) && reported("dgemm_", "starting") == 1,
+    expect(!takes_product(2800, &next) && reported("dgemm_", "starting") == 1,
            "a call that pays for the start has not started it");
     const double waited = clb_now() - begin;
     expect(waited > 0.5 && waited < 20, "it has waited %g s", waited);
     for (int i = 0; i < 3; i++) {
         expect(!run_worthy(), "taken before the device is ready");
-        usleep(20000);
         if (i == 1) /* it starts, but the programs can't be built */
             atomic_store(&held_function, FAKE_BuildProgram);
+        usleep(400000);
     }
     const double again = clb_now();
-    expect(!takes_product(1800, &next) && reported("dgemm_", "starting") == 5,
+    expect(!takes_product(2800, &next) && reported("dgemm_", "starting") == 5,
            "not declined as starting");
     expect(clb_now() - again < waited / 2, "a later call has waited");
     atomic_store(&held_function, -1);

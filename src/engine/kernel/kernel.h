@@ -50,6 +50,7 @@ const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
 struct clb_check {
     atomic_bool done;
     clb_status status;
+    _Atomic double again; /* when a call asks again whether the helper has done what it needs */
 };
 
 /* The result is known and good: clb_check_once need not be called. */

@@ -49,14 +49,21 @@ static clb_status attempt_once(void *argument)
     return atomic_load(&check->done) ? check->status : judge(attempt);
 }
 
+#define ASKS_AGAIN 0.02 /* seconds; a look takes a tenth of a millisecond */
+
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
                           const void *argument, size_t size)
 {
     struct attempt attempt = {check, lost, task, {0}};
     if (atomic_load_explicit(&check->done, memory_order_acquire))
         return check->status;
+    if (clb_driver_time_limit < INFINITY && clb_now() < check->again)
+        return CLB_ERR_STARTING;
     memcpy(attempt.argument, argument, size);
-    return clb_driver_request(attempt_once, &attempt, sizeof attempt);
+    const clb_status status = clb_driver_request(attempt_once, &attempt, sizeof attempt);
+    if (status == CLB_ERR_STARTING)
+        check->again = clb_now() + ASKS_AGAIN;
+    return status;
 }
 
 /* ---- variants ---- */

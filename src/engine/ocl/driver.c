@@ -41,6 +41,7 @@ struct driver_task {
     clb_status status;
     bool is_linked; /* the thread has had the dynamic linker's lock */
     bool is_long;   /* it waits for a helper process */
+    bool has_limit; /* its caller has, when it began */
     bool done;
     bool left; /* by the caller: the thread frees the task */
     _Alignas(max_align_t) char copy[];
@@ -107,6 +108,11 @@ static void *run_task(void *argument)
         free(task);
     give();
     return NULL;
+}
+
+bool clb_driver_has_limit(void)
+{
+    return clb_driver_is_self && running->has_limit;
 }
 
 int clb_driver_leave(void)
@@ -209,6 +215,7 @@ clb_status clb_driver_request(clb_status (*run)(void *argument), const void *arg
         return CLB_ERR_NOMEM;
     task->run = run;
     task->argument = task->copy;
+    task->has_limit = clb_driver_time_limit < INFINITY;
     if (size > 0)
         memcpy(task->copy, argument, size);
     return submit(task, true);

@@ -300,7 +300,7 @@ static clb_status look(const struct need *need, bool *again)
 }
 
 /* What a thread of its own has the helper do; one at a time. */
-static char errand[128];
+static char errand[512];
 static _Atomic bool errand_runs;
 
 static void *run_errand(void *unused)
@@ -311,56 +311,76 @@ static void *run_errand(void *unused)
     return NULL;
 }
 
-static bool begin_errand(void)
+/* Bits of steps that this process wants, and has asked for, of which there is one try: a driver
+ * task's, of which there is one at a time. */
+#define BIT(step, precision) (1U << ((unsigned)(step)*CLB_PRECISIONS + (unsigned)(precision)))
+static unsigned wanted, begun;
+
+/* False when the helper has ended. A forked child has none. */
+static bool await_errand(void)
 {
+    static unsigned process;
+    if (process != clb_generation()) {
+        process = clb_generation();
+        errand_runs = false;
+        begun = 0;
+    }
+    const bool runs = errand_runs;
+    if (runs && !clb_driver_has_limit())
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    return runs;
+}
+
+/* Have the helper do all that is wanted, behind the first. */
+static bool begin_steps(const char *first)
+{
+    size_t length = (size_t)sprintf(errand, "%s", first);
+    char name[64];
+    for (int i = 0; i < CLB_STEPS * CLB_PRECISIONS; i++) {
+        if (((wanted & ~begun) >> i & 1) == 0)
+            continue;
+        clb_step_format(name, sizeof name, i / CLB_PRECISIONS, i % CLB_PRECISIONS);
+        length += (size_t)sprintf(errand + length, "%s%s", length > 0 ? "," : "", name);
+    }
+    begun |= wanted;
     errand_runs = true;
     if (clb_thread_start(ERRAND_STACK, run_errand, NULL) != CLB_OK)
         errand_runs = false;
     return errand_runs;
 }
 
-/* False when the helper has ended. */
-static bool await_errand(void)
-{
-    const bool runs = errand_runs;
-    if (runs)
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
-    return runs;
-}
-
-/* Have the helper do the current step, and then what the same calls need next: products with few
- * rows, factorisations by the device. */
-static bool begin_step(const struct need *need)
-{
-    const char letter = "sdcz"[need->precision];
-    char *next = errand + snprintf(errand, sizeof errand, "%s", current_step);
-    if (need->step == CLB_STEP_GEMM)
-        sprintf(next, ",direct:%c", letter);
-    else if (need->step == CLB_STEP_SYSTEMS && !need->device->unified)
-        sprintf(next, ",panels:%c,blocks:%c", letter, letter);
-    return begin_errand();
-}
-
-/* Waits until the helper has done the step, not until it has ended. */
+/* Waits until the helper has done the step, not until it has ended; for a call with a time limit
+ * not at all, since tasks for other kernels would have to wait, too: the next call that needs the
+ * step asks again. */
 static clb_status ask(void *argument)
 {
     const struct need *need = argument;
-    bool again;
+    const unsigned own = BIT(need->step, need->precision);
+    bool again, runs = true;
     clb_step_format(current_step, sizeof current_step, need->step, need->precision);
     clb_status status = look(need, &again);
     if (again) {
         const int left = clb_driver_leave();
-        for (bool begun = false, runs = true; again && runs; status = look(need, &again)) {
+        /* And what the same calls need next: products with few rows, panels by the device. */
+        wanted |= own;
+        if (need->step == CLB_STEP_GEMM)
+            wanted |= BIT(CLB_STEP_DIRECT, need->precision);
+        else if (need->step == CLB_STEP_SYSTEMS && !need->device->unified)
+            wanted |= BIT(CLB_STEP_PANELS, need->precision) | BIT(CLB_STEP_BLOCKS, need->precision);
+        do {
             runs = await_errand();
-            if (!runs && !begun)
-                runs = begun = begin_step(need);
-        }
+            if (!runs && (own & ~begun) != 0)
+                runs = begin_steps("");
+            status = look(need, &again);
+        } while (again && runs && !clb_driver_has_limit());
         clb_driver_enter(left);
-        clb_log(CLB_LOG_INFO, "helper for %s: %s", current_step, again ? "failed" : "done");
+        if (!again || !runs)
+            clb_log(CLB_LOG_INFO, "helper for %s: %s", current_step, again ? "failed" : "done");
     }
+    begun |= again ? 0 : own;
     if (role != CLB_HELPER_USED)
         return CLB_OK;
-    return again && status != CLB_OK ? CLB_ERR_BUILD : status;
+    return !again || status == CLB_OK ? status : runs ? CLB_ERR_STARTING : CLB_ERR_BUILD;
 }
 
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_helper_step step,
@@ -518,6 +538,16 @@ bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
 
 /* ---- drivers ---- */
 
+unsigned clb_gpu_files(void)
+{
+    static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd",
+                                        "/dev/dri/renderD128", "/dev/dxg"};
+    unsigned found = 0;
+    for (size_t i = 0; i < CLB_COUNT_OF(files); i++)
+        found |= access(files[i], F_OK) == 0 ? 1U << i : 0;
+    return found;
+}
+
 /* What may change the devices: variables, in any order; which kinds of GPUs there are, because
  * other machines may share the cache; and the drivers. */
 char *clb_drivers_describe(void)
@@ -533,16 +563,6 @@ char *clb_drivers_describe(void)
             length = strcspn(prefix, " ");
             if (strncmp(*entry, prefix, length) == 0)
                 sum += clb_cache_hash(*entry, strlen(*entry));
-unsigned clb_gpu_files(void)
-{
-    static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd",
-                                        "/dev/dri/renderD128", "/dev/dxg"};
-    unsigned found = 0;
-    for (size_t i = 0; i < CLB_COUNT_OF(files); i++)
-        found |= access(files[i], F_OK) == 0 ? 1U << i : 0;
-    return found;
-}
-
             length += prefix[length] == ' ';
         }
     }
@@ -575,22 +595,12 @@ clb_status clb_drivers_recall(char *library, size_t size, bool *known)
     return failed ? CLB_ERR_NODEVICE : CLB_OK;
 }
 
-static _Atomic int expected; /* 1 + 2 * precision + systems; 0: nothing */
+static _Atomic unsigned expected; /* bits of steps */
 
 void clb_helper_expect(clb_precision precision, bool systems)
 {
-    expected = 1 + 2 * (int)precision + systems;
-}
-
-/* What the call that starts the device needs is built by the helper while this process opens the
- * driver, too. */
-static void begin_drivers(void)
-{
-    const int what = expected, systems = what != 0 && what % 2 == 0;
-    const char *letter = &"sdcz"[what / 2 - systems];
-    sprintf(errand, what == 0 ? "devices" : "devices,gemm:%.1s%s%.*s,direct:%.1s", letter,
-            systems ? ",systems:" : "", systems, letter, letter);
-    (void)begin_errand();
+    expected = BIT(CLB_STEP_GEMM, precision) | BIT(CLB_STEP_DIRECT, precision) |
+               (systems ? BIT(CLB_STEP_SYSTEMS, precision) : 0);
 }
 
 clb_status clb_helper_meet_drivers(char *library, size_t size)
@@ -602,8 +612,9 @@ clb_status clb_helper_meet_drivers(char *library, size_t size)
     clb_status status = clb_drivers_recall(library, size, &known);
     if (!known && path[0] != '\0') {
         const int left = clb_driver_leave();
-        begin_drivers();
-        for (bool runs = true; !known && runs; status = clb_drivers_recall(library, size, &known))
+        wanted |= expected; /* the helper builds it while this process opens the driver, too */
+        for (bool runs = await_errand() || begin_steps("devices"); !known && runs;
+             status = clb_drivers_recall(library, size, &known))
             runs = await_errand();
         clb_driver_enter(left);
     }

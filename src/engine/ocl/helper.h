@@ -19,9 +19,9 @@ typedef enum clb_helper_role {
 /* Exit statuses of the helper; 0: the step's record is in the cache. */
 enum { CLB_HELPER_EXIT_FAILED = 1, CLB_HELPER_EXIT_NO_LOCK = 73, CLB_HELPER_EXIT_BUSY = 75 };
 
-/* Rows of the tuning tables: the first that works on a device, and the one used where rates decide.
- * Rates are GFLOP/s, of a CPU device for each core; the link's, of a device with memory of its own,
- * bytes in a second. 0: not known. */
+/* The first row of the tuning tables that works on a device. Its rate is GFLOP/s, of a CPU device
+ * for each core; the link's, of a device with memory of its own, bytes in a second. 0: not known.
+ */
 struct clb_choice {
     size_t row;
     double rate, link;
@@ -70,11 +70,11 @@ bool clb_helper_lock_path(char *text, size_t size);
 #define CLB_HELPER_DEVICE "device"
 bool clb_helper_take(const char *what, bool waits);
 void clb_helper_leave(const char *what);
-/* A bit for each kind of GPU that has a device file here; a driver's device is else the CPU. */
-unsigned clb_gpu_files(void);
-
 
 /* ---- drivers ---- */
+
+/* A bit for each kind of GPU that has a device file here; a driver's device is else the CPU. */
+unsigned clb_gpu_files(void);
 
 /* What decides which drivers there are and what they do, malloc'ed. */
 char *clb_drivers_describe(void);
@@ -94,9 +94,9 @@ clb_status clb_helper_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
 
 typedef enum clb_helper_step {
     CLB_STEP_GEMM,    /* clb_gemm_variant_get */
+    CLB_STEP_SYSTEMS, /* clb_workspace_check */
     CLB_STEP_DIRECT,  /* clb_direct_prepare */
     CLB_STEP_SKIP,    /* clb_skip_prepare */
-    CLB_STEP_SYSTEMS, /* clb_workspace_check */
     CLB_STEP_PANELS,  /* clb_getf2_check */
     CLB_STEP_BLOCKS,  /* clb_potf2_check */
     CLB_STEPS

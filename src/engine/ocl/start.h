@@ -70,6 +70,8 @@ const char *clb_limits_on_build(void);
 
 /* ---- driver.c ---- */
 
+/* Whether the task of this driver thread is for a call that does not wait for a helper process. */
+bool clb_driver_has_limit(void);
 /* Called on a driver thread around a wait for a helper process; does nothing on others. */
 int clb_driver_leave(void);
 void clb_driver_enter(int left);

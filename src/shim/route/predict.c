@@ -220,6 +220,7 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
  * predicted. */
 #define LEAST_SAMPLE 50e-6
 #define SURPRISE     0.2
+#define LEAST_KEPT   0.1 /* seconds of a call that keeps those that it makes */
 
 void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
 {
@@ -258,8 +259,9 @@ static bool learns_of_next(const struct clb_run *run, clb_reason reason)
 /* Whether the calls that this one makes are to stay with it. */
 static bool keeps_calls(const struct clb_run *run, clb_reason reason)
 {
-    return reason == CLB_REASON_COST && clb_run_is_auto(run) && run->entry->target != NULL &&
-           run->entry->target->optimised && isgreater(run->alone.next, 0) &&
+    return (reason == CLB_REASON_STARTING ||
+            (reason == CLB_REASON_COST && isgreater(run->alone.next, 0))) &&
+           clb_run_is_auto(run) && run->entry->target != NULL && run->entry->target->optimised &&
            run->entry->symbol->next.library == CLB_LIBRARY_LAPACK;
 }
 
@@ -273,7 +275,7 @@ void clb_predict_declined(const struct clb_run *run, clb_reason reason)
     entry->encloses = (clb_stats_wanted || keeps) && !clb_history_is_inside(run->call) &&
                       !clb_run_computes_nothing(run);
     if (entry->encloses)
-        clb_history_enclose(run->call, keeps, run->prediction.next);
+        clb_history_enclose(run->call, keeps, fmax(run->prediction.next, LEAST_KEPT));
     const bool counts = entry->learnt || entry->compared || entry->weighed;
     entry->timed = clb_stats_wanted || counts || entry->encloses;
     if (counts)
