@@ -18,8 +18,9 @@ typedef clb_status clb_check_task(void *argument);
  * CLB_ERR_UNSUPPORTED after CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED: the kernels don't
  * work on this device, which is logged as "`lost`: why". Any other status, a lack of memory or a
  * failing device, is no result: it is returned, and the next call runs the task again.
- * CLB_ERR_STARTING: the caller may not wait longer, and the task goes on without it; `check` and
- * `lost` must stay valid, and the task gets a copy of the `size` bytes at `argument`.
+ * CLB_ERR_STARTING: the caller may not wait longer, and the task goes on without it, or a helper is
+ * at work, and calls of the next 20 ms run nothing. `check` and `lost` must stay valid, and the
+ * task gets a copy of the `size` bytes at `argument`.
  *
  * Checks run one at a time. A task may run other checks, but not itself. */
 #define CLB_CHECK_ARGUMENT 256 /* bytes, at most */

@@ -296,8 +296,7 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
 #define LARGEST_OWN    4096
 #define GROWTH_OWN     4                 /* times; of those that share memory twice */
 #define MOST_RANDOM    ((size_t)4 << 20) /* bytes, which larger operands repeat */
-#define LONG_ENOUGH    0.0025            /* by the clock of a device that shares memory; */
-#define LONG_OWN       0.02              /* others are waited for, on a busy system some ms more */
+#define LONG_ENOUGH    0.0025            /* of CPU time; others are waited for, some ms more */
 #define LEAST_WALL     0.001             /* less is mostly the work of waking threads */
 #define TOO_LONG       0.1
 #define REPETITIONS    4 /* the first to warm up; half where memory is shared and order grows */
@@ -360,7 +359,7 @@ static clb_status time_products(struct full_check *check, double *seconds, bool 
         *seconds = fmin(*seconds, read_clock(device) - begin);
         least_wall = fmin(least_wall, clb_now() - wall);
         *enough =
-            *seconds >= (device->unified ? LONG_ENOUGH : LONG_OWN) && least_wall >= LEAST_WALL;
+            *seconds >= (device->unified ? LONG_ENOUGH : TOO_LONG) && least_wall >= LEAST_WALL;
         if (*seconds >= TOO_LONG || (i + 1 >= REPETITIONS / 2 && device->unified && !*enough))
             break;
     }

@@ -204,8 +204,7 @@ static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
             snprintf(choice->name, sizeof choice->name, "%s", variant->name);
             choice->rate = measure_row(wish, variant);
         }
-        /* Without a family there are no more rows. */
-        if (status == CLB_OK || status == CLB_ERR_NOMEM || variant->family == NULL)
+        if (status == CLB_OK || status == CLB_ERR_NOMEM || variant->family == NULL) /* the end */
             return status;
         clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", variant->name, wish->runtime->device.name,
                 clb_status_name(status));

@@ -2,9 +2,9 @@
  *
  * Drivers crash, hang and take all memory, mostly in their compilers. So a helper process lists the
  * devices, builds, checks and times kernels, and stores programs and the result of each step in the
- * cache. This process asks for a step, waits on the driver thread until it has a record, and loads
- * only what has passed. What a helper has died of is marked, and not done again until the
- * mark is old or the driver another one. */
+ * cache. This process asks for a step, looks or waits until it has a record, and loads only what
+ * has passed. What a helper has died of is marked, and not done again until the mark is old or the
+ * driver another one. */
 #include "helper.h"
 #include "start.h"
 #include "store.h"
@@ -311,13 +311,13 @@ static void *run_errand(void *unused)
     return NULL;
 }
 
-/* Bits of steps that this process wants, and has asked for, of which there is one try: a driver
- * task's, of which there is one at a time. */
+/* Bits of steps that this process wants, and that it has begun an errand for, once. Those of driver
+ * tasks, of which there is one at a time. */
 #define BIT(step, precision) (1U << ((unsigned)(step)*CLB_PRECISIONS + (unsigned)(precision)))
 static unsigned wanted, begun;
 
 /* False when the helper has ended. A forked child has none. */
-static bool await_errand(void)
+static bool await_errand(bool sleeps)
 {
     static unsigned process;
     if (process != clb_generation()) {
@@ -326,23 +326,23 @@ static bool await_errand(void)
         begun = 0;
     }
     const bool runs = errand_runs;
-    if (runs && !clb_driver_has_limit())
+    if (runs && sleeps)
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
     return runs;
 }
 
-/* Have the helper do all that is wanted, behind the first. */
+/* Have the helper do the first, "gemm:d", and all else that is wanted. */
 static bool begin_steps(const char *first)
 {
     size_t length = (size_t)sprintf(errand, "%s", first);
     char name[64];
     for (int i = 0; i < CLB_STEPS * CLB_PRECISIONS; i++) {
-        if (((wanted & ~begun) >> i & 1) == 0)
+        if ((wanted >> i & 1) == 0)
             continue;
         clb_step_format(name, sizeof name, i / CLB_PRECISIONS, i % CLB_PRECISIONS);
-        length += (size_t)sprintf(errand + length, "%s%s", length > 0 ? "," : "", name);
+        length += (size_t)sprintf(errand + length, ",%s", name);
     }
-    begun |= wanted;
+    wanted = 0;
     errand_runs = true;
     if (clb_thread_start(ERRAND_STACK, run_errand, NULL) != CLB_OK)
         errand_runs = false;
@@ -361,23 +361,25 @@ static clb_status ask(void *argument)
     clb_status status = look(need, &again);
     if (again) {
         const int left = clb_driver_leave();
-        /* And what the same calls need next: products with few rows, panels by the device. */
         wanted |= own;
-        if (need->step == CLB_STEP_GEMM)
+        if (need->step == CLB_STEP_GEMM) /* and what the same calls need next */
             wanted |= BIT(CLB_STEP_DIRECT, need->precision);
         else if (need->step == CLB_STEP_SYSTEMS && !need->device->unified)
             wanted |= BIT(CLB_STEP_PANELS, need->precision) | BIT(CLB_STEP_BLOCKS, need->precision);
         do {
-            runs = await_errand();
-            if (!runs && (own & ~begun) != 0)
-                runs = begin_steps("");
+            runs = await_errand(!clb_driver_has_limit());
+            if (!runs && (own & ~begun) != 0) {
+                wanted &= ~own;
+                begun |= own;
+                runs = begin_steps(current_step);
+            }
             status = look(need, &again);
         } while (again && runs && !clb_driver_has_limit());
         clb_driver_enter(left);
         if (!again || !runs)
             clb_log(CLB_LOG_INFO, "helper for %s: %s", current_step, again ? "failed" : "done");
     }
-    begun |= again ? 0 : own;
+    wanted &= again ? ~0U : ~own;
     if (role != CLB_HELPER_USED)
         return CLB_OK;
     return !again || status == CLB_OK ? status : runs ? CLB_ERR_STARTING : CLB_ERR_BUILD;
@@ -613,9 +615,9 @@ clb_status clb_helper_meet_drivers(char *library, size_t size)
     if (!known && path[0] != '\0') {
         const int left = clb_driver_leave();
         wanted |= expected; /* the helper builds it while this process opens the driver, too */
-        for (bool runs = await_errand() || begin_steps("devices"); !known && runs;
+        for (bool runs = await_errand(true) || begin_steps("devices"); !known && runs;
              status = clb_drivers_recall(library, size, &known))
-            runs = await_errand();
+            runs = await_errand(true);
         clb_driver_enter(left);
     }
     return role == CLB_HELPER_USED ? status : CLB_OK;

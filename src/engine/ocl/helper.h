@@ -12,7 +12,7 @@ typedef enum clb_helper_role {
     CLB_HELPER_NONE,   /* no helper: this process starts drivers and builds programs itself */
     CLB_HELPER_USED,   /* has the helper do that, and loads what has passed */
     CLB_HELPER_BUILDS, /* a child of the helper: builds, checks and stores */
-    CLB_HELPER_AHEAD,  /* a child of the helper: builds and stores programs for the builder */
+    CLB_HELPER_AHEAD,  /* a child of the helper: builds programs that the builder will want */
     CLB_HELPER_LOADS   /* a child of the helper: loads what is stored, and checks it again */
 } clb_helper_role;
 
@@ -103,9 +103,8 @@ typedef enum clb_helper_step {
 } clb_helper_step;
 
 /* Called by a check before it gets its programs: CLB_OK when the helper has done the step, or this
- * process builds them. The helper does a step without a record, and again one that failed an hour
- * ago or whose rates are a week old; then what the same calls need next, without being waited for.
- */
+ * process builds them; CLB_ERR_STARTING when it is at work and the call has a time limit. It does a
+ * step without a record, and again one that failed an hour ago or whose rates are a week old. */
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_helper_step step,
                          clb_precision precision) CLB_MUST_CHECK;
 
@@ -130,7 +129,7 @@ void clb_step_record(const struct clb_device *device, clb_helper_step step, clb_
 /* ---- how fast devices and kernels are ----
  *
  * The helper measures kernels that have passed, in the step for products. Where no rate is known,
- * as in a process that builds its kernels itself, the order of tables and drivers decides. */
+ * as in a process that builds its kernels itself, the order of drivers decides. */
 
 #define CLB_RATE_LASTS 604800 /* seconds after which a rate is measured again */
 

@@ -258,8 +258,7 @@ clb_reason clb_decide(struct clb_run *run)
     return walk(run, 0, GATES_BEFORE_DRIVER);
 }
 
-/* In `auto` a call waits for a start only so long, and never for a helper process; not at all where
- * such a call was on the device. */
+/* In `auto` a call waits so long for a start; not at all where one like it was on the device. */
 #define LONGEST_START 2.5
 
 clb_reason clb_decide_on_device(struct clb_run *run)

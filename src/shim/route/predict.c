@@ -167,7 +167,7 @@ bool clb_predict_declines_start(struct clb_run *run)
     return run->reason != CLB_REASONS;
 }
 
-/* What the call's kind needs besides the kernels of products is made ready in the time that a call
+/* What the call's kind needs besides the kernels of products is loaded in the time that a call
  * waits for a start, and counts with that. */
 bool clb_predict_has_no_kernels(struct clb_run *run)
 {

@@ -331,8 +331,11 @@ static int child_ahead(void)
             (!runtime->device.fp64 && clb_precision_real_size(precision) == sizeof(double)) ||
             clb_gemm_variant_get(runtime, precision, &variant) != CLB_OK)
             continue;
+        if (runtime->device.unified) /* PoCL's kernels are launched, too */
+            (void)clb_helper_take(CLB_HELPER_DEVICE, true);
         if (step == CLB_STEP_DIRECT)
             (void)!clb_direct_check(variant);
+        clb_helper_leave(CLB_HELPER_DEVICE);
         if (variant->plain != NULL)
             variant = variant->plain;
         if (step == CLB_STEP_SYSTEMS || step == CLB_STEP_PANELS)
