@@ -219,12 +219,12 @@ static const struct gate {
     clb_reason reason;
     enum { ALL, UNKNOWN } of;
 } gates[] = {
+    {is_kept, CLB_REASON_COST, ALL},
     {is_off, CLB_REASON_OFF, ALL},
     {is_wrong, CLB_REASON_INVALID, ALL},
     {is_query, CLB_REASON_QUERY, ALL},
     {is_quick, CLB_REASON_QUICK, ALL},
     {is_reentrant, CLB_REASON_REENTRANT, ALL},
-    {is_kept, CLB_REASON_COST, ALL},
     {is_small, CLB_REASON_SMALL, ALL},
     {is_remembered, CLB_REASONS, ALL},
     {overlaps, CLB_REASON_INVALID, ALL},

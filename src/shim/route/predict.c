@@ -33,8 +33,7 @@ void clb_predict_try_other(struct clb_run *run, struct clb_prediction *alone)
 
 /* ---- decisions ---- */
 
-/* Times decide, unless the user has set a threshold. Where the device's are not known yet it is
- * found out. */
+/* Times decide, unless the user has set a threshold; the device's, if unknown, are found out. */
 static bool is_for_device(const struct clb_prediction *prediction)
 {
     return !clb_prediction_is_known(prediction) || clb_prediction_is_for_device(prediction);
@@ -142,8 +141,7 @@ static clb_reason decide_by_expected(struct clb_run *run, const struct clb_devic
     return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
 }
 
-/* The device that is expected is NULL where no process has used one before. Known calls here are
- * for the device; what these need besides a start is asked of calls that are not known. */
+/* Known calls here are for the device; what they need besides a start is asked of others. */
 bool clb_predict_declines_start(struct clb_run *run)
 {
     const struct clb_device *expected = clb_device_expected();
@@ -220,7 +218,8 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
  * predicted. */
 #define LEAST_SAMPLE 50e-6
 #define SURPRISE     0.2
-#define LEAST_KEPT   0.1 /* seconds of a call that keeps those that it makes */
+#define LEAST_KEPT   0.1  /* seconds in which a call keeps those that it makes; */
+#define MOST_PLAIN   2e-4 /* of a call of a plain library that does so */
 
 void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
 {
@@ -256,13 +255,14 @@ static bool learns_of_next(const struct clb_run *run, clb_reason reason)
            !clb_run_computes_nothing(run) && !clb_call_is_quick(run->call) && !clb_thread_inside;
 }
 
-/* Whether the calls that this one makes are to stay with it. */
+/* Whether calls that this one makes stay with it. Longer ones of a plain library gain by them. */
 static bool keeps_calls(const struct clb_run *run, clb_reason reason)
 {
+    const struct clb_target *target = run->entry->target;
     return (reason == CLB_REASON_STARTING ||
             (reason == CLB_REASON_COST && isgreater(run->alone.next, 0))) &&
-           clb_run_is_auto(run) && run->entry->target != NULL && run->entry->target->optimised &&
-           run->entry->symbol->next.library == CLB_LIBRARY_LAPACK;
+           clb_run_is_auto(run) && run->entry->symbol->next.library == CLB_LIBRARY_LAPACK &&
+           target != NULL && (target->optimised || isless(run->alone.next, MOST_PLAIN));
 }
 
 void clb_predict_declined(const struct clb_run *run, clb_reason reason)
