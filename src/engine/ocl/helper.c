@@ -336,13 +336,13 @@ static bool begin_steps(const char *first)
 {
     size_t length = (size_t)sprintf(errand, "%s", first);
     char name[64];
-    for (int i = 0; i < CLB_STEPS * CLB_PRECISIONS; i++) {
-        if ((wanted >> i & 1) == 0)
+    for (int i = 0; wanted != 0; wanted >>= 1, i++) {
+        if ((wanted & 1) == 0)
             continue;
-        clb_step_format(name, sizeof name, i / CLB_PRECISIONS, i % CLB_PRECISIONS);
+        clb_step_format(name, sizeof name, (clb_helper_step)(i / CLB_PRECISIONS),
+                        (clb_precision)(i % CLB_PRECISIONS));
         length += (size_t)sprintf(errand + length, ",%s", name);
     }
-    wanted = 0;
     errand_runs = true;
     if (clb_thread_start(ERRAND_STACK, run_errand, NULL) != CLB_OK)
         errand_runs = false;
