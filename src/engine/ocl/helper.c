@@ -311,8 +311,8 @@ static void *run_errand(void *unused)
     return NULL;
 }
 
-/* Bits of steps that this process wants, and that it has begun an errand for, once. Those of driver
- * tasks, of which there is one at a time. */
+/* Bits of steps: those that this process wants next, and those that it has once had a helper begin
+ * with. Only driver tasks use them, and one of these runs at a time. */
 #define BIT(step, precision) (1U << ((unsigned)(step)*CLB_PRECISIONS + (unsigned)(precision)))
 static unsigned wanted, begun;
 
