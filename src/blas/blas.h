@@ -314,9 +314,8 @@ struct clb_host_blas {
      * one block, with zeros below the diagonal. False: no memory, and nothing was done. */
     bool (*geqrt)(const struct clb_host_blas *host, const struct clb_call *call, void *t,
                   size_t ldt);
-    /* Have the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
-     * threads spin for 25 ms after a call (see src/shim/next/host_blas.c). False: nothing to
-     * release. */
+    /* Let the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
+     * threads spin for 25 ms (src/shim/next/host_blas.c). False: none to release. */
     bool (*hold_threads)(const struct clb_host_blas *host);
 };
 

@@ -223,8 +223,7 @@ static inline void clb_progress_end(void)
         clb_progress_close();
 }
 
-/* Called by that thread where it has waited for results: the share of the operations that are
- * done. */
+/* Called by that thread where it has waited for results: the share of operations done. */
 static inline void clb_progress_note(double share)
 {
     if (CLB_UNLIKELY(clb_progress.name != NULL))
@@ -360,9 +359,8 @@ struct clb_prefault {
     size_t next;                 /* the next unit; counted by the user of the struct */
 };
 
-/* The units of a matrix to fault in, none where the pages seem to be there; where huge pages are
- * advised. `bytes` are a column's, which begin `step` bytes apart; `mode` is CLB_PARAM_FAULT's
- * value. */
+/* The units of a matrix to fault in, none where pages seem to be there; where huge pages are
+ * advised. `bytes` are a column's, which begin `step` bytes apart; `mode` is CLB_PARAM_FAULT. */
 struct clb_prefault clb_prefault_begin(void *c, size_t bytes, size_t step, size_t columns,
                                        size_t mode);
 /* The number of first units that have all pages of the columns before `end`. */

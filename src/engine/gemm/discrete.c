@@ -78,8 +78,7 @@ static void look_for_infinite(const struct discrete_run *run, const struct clb_l
 }
 
 /* Smaller operands, for which the device waits, are copied past the caches, from which it reads
- * more slowly. Where link and CPUs are busy in both directions for long, ordinary stores are
- * faster. */
+ * more slowly. Where link and CPUs are busy both ways for long, ordinary stores are faster. */
 #define LARGE_OPERANDS ((size_t)192 << 20)
 
 static void copy_columns_in(const struct discrete_run *run, const struct clb_transfer *transfer,

@@ -45,9 +45,8 @@ static size_t block_of(size_t extent, size_t count, size_t unit)
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
-/* The width of bands of an operand; those of A are not less than tall_band. Strips run one after
- * the other, each at least as long as one tile takes: so a strip along all of C has a tile for
- * each unit. */
+/* The width of bands of an operand; of A not less than tall_band. Strips run one after the other,
+ * each at least as long as one tile takes: so a strip along all of C has a tile for each unit. */
 static size_t band(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                    clb_operand_role role, size_t units, const size_t unit[2])
 {
@@ -613,8 +612,7 @@ static void add_block(struct builder *builder, size_t i, size_t j, bool first, b
         add_bands(builder, by_rows ? CLB_OPERAND_A : CLB_OPERAND_B, first);
 }
 
-/* During the last results' copies nothing else is left to do, so they come down in smaller
- * pieces. */
+/* During the last results' copies nothing else is left to do: they come down in small pieces. */
 #define LAST_BYTES  ((size_t)8 << 20)
 #define LAST_PIECES 4
 

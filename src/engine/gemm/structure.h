@@ -221,8 +221,7 @@ clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_ge
 /* ---- discrete.c ---- */
 
 /* On any device, as one with its own memory. CLB_ERR_RANGE: an operand is outside a split family's
- * range. Another variant may continue with the same progress; CLB_ERR_UNSUPPORTED if its parts
- * would differ. */
+ * range. Another variant may continue with the progress; CLB_ERR_UNSUPPORTED if parts differ. */
 clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant,
                                  const struct clb_gemm *problem,

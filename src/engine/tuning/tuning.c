@@ -11,8 +11,7 @@
 
 /* ---- device classes ---- */
 
-/* A device has the first class that it fits; later ones that it fits are used where that has no
- * row. */
+/* A device has the first class that it fits; later ones that it fits where that has no row. */
 typedef enum device_class {
 #define CLB_CLASS(name, kind, vendor, bytes, rate) CLASS_##name,
 #include "classes.def"

@@ -51,15 +51,13 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
                            size_t skip, struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
 /* The second row (gemm.second) for `first`, a row of clb_tuning_gemm: of its family and kind of
- * copies, without gemm.raw (raw = 0), or the first or second with it. CLB_ERR_UNSUPPORTED: there is
- * none. */
+ * copies, without gemm.raw (raw = 0), or the first or second with it. CLB_ERR_UNSUPPORTED: none. */
 clb_status clb_tuning_second(const struct clb_device *device, clb_precision precision,
                              const struct clb_gemm_tuning *first, int raw,
                              struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
-/* The row that `clblas-shim tune --kernels` has kept for this device: its family's first with the
- * values kept and overrides. CLB_ERR_UNSUPPORTED: none that clb_tuning_gemm allows. Reads a
- * file. */
+/* Read the row that `clblas-shim tune --kernels` has kept for this device: its family's first with
+ * the values kept and overrides. CLB_ERR_UNSUPPORTED: none that clb_tuning_gemm allows. */
 clb_status clb_tuning_kept(const struct clb_device *device, clb_precision precision, clb_math math,
                            struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 

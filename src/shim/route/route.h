@@ -219,9 +219,8 @@ static inline bool clb_run_is_lapacke(const struct clb_run *run)
     return run->entry->lapacke != NULL;
 }
 
-/* decode: note the matrices, before the checks. open: before the call runs; CLB_REASONS, or why
- * it is declined. close: free the copies, with `computed` after storing the results in the
- * caller's. */
+/* decode: note the matrices, before the checks. open: before the call runs; CLB_REASONS, or why it
+ * is declined. close: free the copies, with `computed` after storing results in the caller's. */
 void clb_lapacke_decode(struct clb_run *run);
 clb_reason clb_lapacke_open(struct clb_run *run);
 void clb_lapacke_close(struct clb_run *run, bool computed);
@@ -233,9 +232,8 @@ enum { CLB_VERIFY_CLASSES = 16 };
 extern atomic_bool clb_verify_passed[CLB_ROUTINES][CLB_VERIFY_CLASSES];
 
 /* begin: before `run`, where verification is wanted: copies what a call to be verified overwrites.
- * Returns CLB_REASONS, or why the call is declined. end: after `complete`; false when the result
- * is wrong: the matrices are as they were, the device is quarantined, and the call must be
- * declined. */
+ * Returns CLB_REASONS, or why the call is declined. end: after `complete`; false when the result is
+ * wrong: the matrices are as they were, the device is quarantined, the call must be declined. */
 clb_reason clb_verify_begin(struct clb_run *run);
 bool clb_verify_end(struct clb_run *run);
 void clb_verify_free(struct clb_run *run);

@@ -1,5 +1,4 @@
-/* clblas-shim doctor PROGRAM: which library a program's calls are bound to and what became of
- * them. */
+/* clblas-shim doctor PROGRAM: the library that calls are bound to and what became of them. */
 #include "doctor.h"
 
 #include <limits.h>

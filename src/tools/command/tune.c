@@ -60,8 +60,7 @@ static int64_t usual_size(size_t n)
     return whole % 64 == 0 ? whole + 8 : whole;
 }
 
-/* The call of the shape, of the routine's family, that has about the class's work. False: there is
- * none. */
+/* The call of the shape, of the routine's family, that has about the class's work. False: none. */
 static bool make_call(clb_routine routine, int shape, int class, struct clb_call *call)
 {
     const bool exists =
