@@ -15,10 +15,10 @@
  * Where kernels read both operands from one packed form and the CPU factors diagonal blocks, final
  * panels are kept packed: the update is then a product for each panel before it.
  *
- * Unified memory: the CPU copies the triangle to the shim's memory. Discrete memory: panels are
- * uploaded while those before them are factored; for U in block rows, because a step uses one.
- * Downloads are block columns for both, since clb_potrf_resume can only continue after a number of
- * first columns. */
+ * Unified memory: the CPU copies the triangle to the shim's memory; where it sees that, a panel
+ * while the device ends the step before. Discrete memory: panels are uploaded while those before
+ * them are factored; for U in block rows, because a step uses one. Downloads are block columns for
+ * both, since clb_potrf_resume can only continue after a number of first columns. */
 #include "engine/device_blas/potf2.h"
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
@@ -357,12 +357,25 @@ static clb_status update_from_left(struct potrf_run *chol, size_t k, size_t row,
                        : potrf_update(chol, 0, k, row, rows, k, width);
 }
 
+/* Where the CPU sees the matrix: copy panel k from the caller's. */
+static void copy_panel(struct potrf_run *chol, size_t k, size_t width)
+{
+    const struct clb_call *call = chol->call;
+    const struct clb_dmat panel = part(chol, k, k, chol->n - k, width);
+    void *seen = clb_job_see(&chol->run, &panel);
+    if (seen != NULL)
+        clb_copy_trapezoid(call->precision, call->upper, 0, panel.rows, panel.cols,
+                           (const char *)call->a + (k + k * call->lda) * chol->run.element,
+                           call->lda, seen, panel.ld);
+}
+
 /* The diagonal block is updated first, so that it is factored while the device updates the rest. */
 static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
 {
     const struct clb_dmat diagonal = part(chol, k, k, width, width);
     size_t below = k + width;
     clb_event event = NULL;
+    copy_panel(chol, k, width);
     clb_status status = update_from_left(chol, k, k, width, width);
     CLB_THEN(status, potrf_bring_down(chol, &diagonal, &event));
     if (status == CLB_OK && below < chol->n)
@@ -374,7 +387,7 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
         status = potrf_solve(chol, k, width);
     if (status == CLB_OK && chol->keeps && below < chol->n && chol->result->info == 0)
         status = keep_panel(chol, k);
-    return status;
+    return status == CLB_OK ? clb_queue_flush(chol->run.workspace.queue) : status;
 }
 
 /* ---- the run ---- */
@@ -396,7 +409,8 @@ static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
 static clb_status potrf_steps(struct potrf_run *chol)
 {
     bool there = chol->block.program != NULL;
-    clb_status status = chol->run.discrete ? CLB_OK : copy_stated(chol, false, chol->n);
+    bool later = chol->run.discrete || (!there && clb_job_see(&chol->run, &chol->x) != NULL);
+    clb_status status = later ? CLB_OK : copy_stated(chol, false, chol->n);
     for (size_t k = 0; k < chol->n && chol->result->info == 0 && status == CLB_OK;) {
         size_t width = potrf_width(chol, k);
         status = clb_job_await(&chol->run, k / chol->nb);
