@@ -46,8 +46,7 @@ static size_t potrf_width(const struct potrf_run *chol, size_t k)
     return clb_min(chol->nb, chol->n - k);
 }
 
-/* Whether the device shall factor diagonal blocks. A round trip to the CPU takes as long as three
- * launches. */
+/* Whether the device shall factor diagonal blocks. A round trip to the CPU takes three launches. */
 static bool wants_block(const struct potrf_run *chol)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
@@ -357,16 +356,17 @@ static clb_status update_from_left(struct potrf_run *chol, size_t k, size_t row,
                        : potrf_update(chol, 0, k, row, rows, k, width);
 }
 
-/* Where the CPU sees the matrix: copy panel k from the caller's. */
-static void copy_panel(struct potrf_run *chol, size_t k, size_t width)
+/* Copy panels, A(k:n, k:k+width), from the caller's or `out`. False: the CPU does not see them. */
+static bool copy_panels(const struct potrf_run *chol, bool out, size_t k, size_t width)
 {
     const struct clb_call *call = chol->call;
-    const struct clb_dmat panel = part(chol, k, k, chol->n - k, width);
-    void *seen = clb_job_see(&chol->run, &panel);
-    if (seen != NULL)
-        clb_copy_trapezoid(call->precision, call->upper, 0, panel.rows, panel.cols,
-                           (const char *)call->a + (k + k * call->lda) * chol->run.element,
-                           call->lda, seen, panel.ld);
+    const struct clb_dmat x = part(chol, k, k, chol->n - k, width);
+    char *own = clb_job_see(&chol->run, &x);
+    char *theirs = (char *)call->a + (k + k * call->lda) * chol->run.element;
+    if (own != NULL)
+        clb_copy_trapezoid(call->precision, call->upper, 0, x.rows, x.cols, out ? own : theirs,
+                           out ? x.ld : call->lda, out ? theirs : own, out ? call->lda : x.ld);
+    return own != NULL;
 }
 
 /* The diagonal block is updated first, so that it is factored while the device updates the rest. */
@@ -375,7 +375,7 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
     const struct clb_dmat diagonal = part(chol, k, k, width, width);
     size_t below = k + width;
     clb_event event = NULL;
-    copy_panel(chol, k, width);
+    (void)copy_panels(chol, false, k, width);
     clb_status status = update_from_left(chol, k, k, width, width);
     CLB_THEN(status, potrf_bring_down(chol, &diagonal, &event));
     if (status == CLB_OK && below < chol->n)
@@ -387,21 +387,26 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
         status = potrf_solve(chol, k, width);
     if (status == CLB_OK && chol->keeps && below < chol->n && chol->result->info == 0)
         status = keep_panel(chol, k);
-    return status == CLB_OK ? clb_queue_flush(chol->run.workspace.queue) : status;
+    CLB_THEN(status, clb_queue_flush(chol->run.workspace.queue));
+    if (status == CLB_OK && !chol->call->upper && chol->result->info == 0 &&
+        copy_panels(chol, true, chol->run.copied, k - chol->run.copied))
+        chol->run.copied = k;
+    return status;
 }
 
 /* ---- the run ---- */
 
-/* Unified memory: copy the first `cols` columns of the stated triangle from or to the caller's. */
+/* Unified memory: copy the first `cols` columns from the caller's matrix, or what is left to it. */
 static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
 {
     const struct clb_call *call = chol->call;
+    const size_t k = chol->run.copied, ld = chol->x.ld;
     void *memory;
     CLB_TRY(clb_job_map(&chol->run, &chol->x, &memory));
-    if (out)
-        copy_triangle(chol, chol->n, cols, memory, chol->x.ld, call->a, call->lda);
-    else
-        copy_triangle(chol, chol->n, cols, call->a, call->lda, memory, chol->x.ld);
+    char *own = (char *)memory + (k + k * ld) * chol->run.element;
+    char *theirs = (char *)call->a + (k + k * call->lda) * chol->run.element;
+    copy_triangle(chol, chol->n - k, cols - k, out ? own : theirs, out ? ld : call->lda,
+                  out ? theirs : own, out ? call->lda : ld);
     chol->run.copied = out ? cols : 0;
     return clb_job_unmap(&chol->run, &chol->x, memory);
 }

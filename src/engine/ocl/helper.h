@@ -65,8 +65,7 @@ bool clb_helper_lock_path(char *text, size_t size);
 
 /* Take what only one child of the helper may have at a time: a program that is to be built, by its
  * identity, or CLB_HELPER_DEVICE, so that nothing else is computed while a rate is measured. A
- * child waits for it, or else: false, another one has it. A child that dies leaves what it has
- * taken. */
+ * child waits for it, or else: false, another one has it. A child that dies leaves it. */
 #define CLB_HELPER_DEVICE "device"
 bool clb_helper_take(const char *what, bool waits);
 void clb_helper_leave(const char *what);

@@ -213,9 +213,8 @@ void clb_predict_learn(const struct clb_run *run, double cpu_begin)
         clb_history_learn(&run->key, CLB_SIDE_DEVICE, run->verification == NULL ? seconds : NAN);
 }
 
-/* A call that takes less is timed once only, in case its prediction is wrong. A longer one is
- * decided anew until one like it counts, and whenever it takes another time by so much of what was
- * predicted. */
+/* A call that takes less is timed once, in case its prediction is wrong. A longer one is decided
+ * anew until one like it counts, and when its time is off by so much of the prediction. */
 #define LEAST_SAMPLE 50e-6
 #define SURPRISE     0.2
 #define LEAST_KEPT   0.1  /* seconds in which a call keeps those that it makes; */

@@ -1,7 +1,6 @@
 /* clblas-shim report: adds up the JSON reports of CLBLAS_SHIM_STATS and says what they mean.
  *
- * A sum is a report (docs/report.md) with the number of processes, so it can be added to
- * another. */
+ * A sum is a report (docs/report.md) with the number of processes, so it can be added up. */
 #include "command.h"
 #include "shim/route/route.h"
 
