@@ -30,14 +30,18 @@ static const char head[] = "{\"written\":\"";
 static char *directory;
 static char first_call[TIME_SIZE];
 
+/* Without gmtime_r: a child forked while another thread is in it would wait for its lock for ever.
+ * Years begin in March, the first in 1968; every fourth one ends with a leap day: until 2100. */
 static void format_now(char text[TIME_SIZE])
 {
     struct timespec now;
-    struct tm parts;
     clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &parts);
-    const size_t used = strftime(text, TIME_SIZE, "%Y-%m-%dT%H:%M:%S.", &parts);
-    snprintf(text + used, TIME_SIZE - used, "%09uZ", (unsigned)now.tv_nsec % 1000000000);
+    const unsigned long t = (unsigned long)now.tv_sec, days = t / 86400 % 47541 + 671;
+    const unsigned long year = (4 * days + 3) / 1461, day = days - 1461 * year / 4;
+    const unsigned long month = (5 * day + 2) / 153 % 12;
+    snprintf(text, TIME_SIZE, "%04lu-%02lu-%02luT%02lu:%02lu:%02lu.%09luZ",
+             1968 + year + month / 10, (month + 2) % 12 + 1, (day - (153 * month + 2) / 5) % 31 + 1,
+             t / 3600 % 24, t / 60 % 60, t % 60, (unsigned long)now.tv_nsec % 1000000000);
 }
 
 void clb_report_file_note(const char *name)

@@ -30,8 +30,7 @@ struct clb_gemm_family {
      * which the family keeps its accuracy. 0 in other families, whose packed elements have the
      * operand's type. */
     size_t pieces, block_extra;
-    /* Has kernels that read B unpacked, if it is contiguous in depth, one of them also A, if that
-     * is not. */
+    /* Has kernels that read B unpacked if contiguous in depth, one also A if that is not. */
     bool has_direct;
     /* Kernels skip what is zero or not wanted, pack triangles, and read B from A's panels. */
     bool has_skip;

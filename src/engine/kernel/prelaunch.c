@@ -3,8 +3,7 @@
  * PoCL stores a loaded kernel together with the width of its grid and loads it again for a wider
  * grid. A command takes a reference to the loaded kernel when it begins and releases it when it
  * ends, by a lookup that ignores the width: after a wider launch in between it finds another entry,
- * and an assertion ends the process (seen with 3.1). After the widest launch each kernel has only
- * one entry. */
+ * and an assertion ends the process (seen with 3.1). After the widest launch each has one entry. */
 #include "check.h"
 #include "kernel.h"
 
