@@ -152,7 +152,7 @@ static struct clb_config process_config;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 
 /* Copies of the values, because the program may change its environment later. Never freed; referred
- * to from here so that leak checkers don't report them: nothing reads it: else it is left out. */
+ * to from here so that leak checkers don't report them; `used`, because nothing reads it. */
 static char *copies[CLB_COUNT_OF(variables)] __attribute__((used));
 static size_t copied;
 

@@ -30,7 +30,7 @@ static const char head[] = "{\"written\":\"";
 static char *directory;
 static char first_call[TIME_SIZE];
 
-/* Without gmtime_r: a child forked while another thread is in it would wait for its lock for ever.
+/* Without gmtime_r, for whose lock a child of testing/interpose/fork.c has waited for ever.
  * Years begin in March, the first in 1968; every fourth one ends with a leap day: until 2100. */
 static void format_now(char text[TIME_SIZE])
 {

@@ -259,7 +259,7 @@ static struct clb_chunk triangle_chunk(const struct inverse_run *inverting, size
                               .diagonal = (ptrdiff_t)i0 - (ptrdiff_t)p0};
 }
 
-/* Multiply packed rows [first, end) of A with columns [j0, j0 + cols) of B = A^H, read there. */
+/* Multiply packed rows [first, end) of A with columns [j0, j0 + cols) of B = A^H, read from A. */
 static clb_status square_columns_of(struct inverse_run *inverting, size_t p0, size_t depth,
                                     size_t j0, size_t cols, size_t first, size_t end)
 {

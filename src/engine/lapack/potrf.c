@@ -16,9 +16,9 @@
  * panels are kept packed: the update is then a product for each panel before it.
  *
  * Unified memory: the CPU copies the triangle to the shim's memory; where it sees that, a panel
- * while the device ends the step before. Discrete memory: panels are uploaded while those before
- * them are factored; for U in block rows, because a step uses one. Downloads are block columns for
- * both, since clb_potrf_resume can only continue after a number of first columns. */
+ * while the device ends the step before, and of L a final one back in the next step. Discrete
+ * memory: panels are uploaded while those before them are factored; of U, block rows. Both write
+ * back columns from the left, since that is how clb_potrf_resume continues. */
 #include "engine/device_blas/potf2.h"
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
@@ -46,7 +46,7 @@ static size_t potrf_width(const struct potrf_run *chol, size_t k)
     return clb_min(chol->nb, chol->n - k);
 }
 
-/* Whether the device shall factor diagonal blocks. A round trip to the CPU takes three launches. */
+/* Whether the device shall factor diagonal blocks. A round trip to the CPU costs three launches. */
 static bool wants_block(const struct potrf_run *chol)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };

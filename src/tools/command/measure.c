@@ -13,7 +13,7 @@
 #define LONG_RUN      0.5
 #define VERY_LONG_RUN 5.0
 
-/* The helper process meets the drivers; it knows the library's kernels, others are built here. */
+/* The helper meets the drivers; it has only the library's kernels: others are built here. */
 bool clb_measure_start(struct clb_measure *measure, clb_precision precision)
 {
     const char *helper = clb_find_helper();

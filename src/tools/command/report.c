@@ -1,6 +1,6 @@
 /* clblas-shim report: adds up the JSON reports of CLBLAS_SHIM_STATS and says what they mean.
  *
- * A sum is a report (docs/report.md) with the number of processes, so it can be added up. */
+ * A sum is a report (docs/report.md) with the number of processes: sums can be added, too. */
 #include "command.h"
 #include "shim/route/route.h"
 

@@ -325,7 +325,7 @@ static bool next_is_there(void)
     return error == NULL || clb_fail(false, "CLBLAS_SHIM_NEXT=%s: %s", list, error);
 }
 
-/* The first start on a machine: then the cache, and processes that do not start it, know it. */
+/* The first start on a machine: from then on the cache and this process know the device. */
 static bool start_device(const char *library)
 {
     const int64_t n = (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS));
