@@ -326,3 +326,12 @@ struct clb_runtime *fake_cl_start_device(bool discrete)
     expect(runtime != NULL, "no device");
     return runtime;
 }
+
+const struct clb_gemm_variant *fake_cl_variant(struct clb_runtime *runtime, clb_precision precision)
+{
+    const struct clb_gemm_variant *variant = NULL;
+    clb_status status =
+        runtime != NULL ? clb_gemm_variant_get(runtime, precision, &variant) : CLB_ERR_NODEVICE;
+    expect(status == CLB_OK, "no kernels for %c: %s", "sdcz"[precision], clb_status_name(status));
+    return status == CLB_OK ? variant : NULL;
+}

@@ -3,6 +3,7 @@
 #ifndef FAKECL_H
 #define FAKECL_H
 
+#include "engine/kernel/kernel.h"
 #include "engine/ocl/cl.h"
 #include "engine/ocl/queue.h"
 
@@ -96,6 +97,9 @@ struct fake_setting {
 struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete);
 /* The same without a kernel and parameters. */
 struct clb_runtime *fake_cl_start_device(bool discrete);
+/* The kernels of a precision; NULL, and a failed expectation, when there are none. */
+const struct clb_gemm_variant *fake_cl_variant(struct clb_runtime *runtime,
+                                               clb_precision precision);
 const char *fake_cl_name(fake_function function);
 
 /* Called by `launched`: when the kernel has ended, flip a bit of an element in one of the buffers

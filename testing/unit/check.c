@@ -16,20 +16,10 @@ static char directory[64];
 
 /* ---- what is computed ---- */
 
-static const struct clb_gemm_variant *variant_of(struct clb_runtime *runtime,
-                                                 clb_precision precision)
-{
-    const struct clb_gemm_variant *variant = NULL;
-    clb_status status =
-        runtime != NULL ? clb_gemm_variant_get(runtime, precision, &variant) : CLB_ERR_NODEVICE;
-    expect(status == CLB_OK, "no kernels for %c: %s", "sdcz"[precision], clb_status_name(status));
-    return status == CLB_OK ? variant : NULL;
-}
-
 static clb_status multiply(struct clb_runtime *runtime, clb_precision precision, size_t n,
                            uint64_t *seed)
 {
-    const struct clb_gemm_variant *variant = variant_of(runtime, precision);
+    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, precision);
     struct dense a, b, c;
     struct clb_gemm_progress progress;
     if (variant == NULL)
@@ -71,7 +61,7 @@ static clb_status multiply(struct clb_runtime *runtime, clb_precision precision,
 static clb_status solve(struct clb_runtime *runtime, clb_precision precision, size_t n, size_t rhs,
                         uint64_t *seed, size_t *parts)
 {
-    const struct clb_gemm_variant *variant = variant_of(runtime, precision);
+    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, precision);
     struct dense a, b;
     struct clb_gemm_progress progress;
     if (variant == NULL)
@@ -107,7 +97,7 @@ static clb_status solve(struct clb_runtime *runtime, clb_precision precision, si
 static clb_status factor_definite(struct clb_runtime *runtime, clb_precision precision, size_t n,
                                   uint64_t *seed)
 {
-    const struct clb_gemm_variant *variant = variant_of(runtime, precision);
+    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, precision);
     struct clb_factors result = {0};
     struct dense a;
     bool upper = random_below(seed, 2);
@@ -129,7 +119,7 @@ static clb_status factor_definite(struct clb_runtime *runtime, clb_precision pre
 static clb_status factor_general(struct clb_runtime *runtime, clb_precision precision, size_t n,
                                  uint64_t *seed)
 {
-    const struct clb_gemm_variant *variant = variant_of(runtime, precision);
+    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, precision);
     struct dense a;
     if (variant == NULL)
         return CLB_ERR_UNSUPPORTED;
@@ -149,7 +139,7 @@ static clb_status factor_general(struct clb_runtime *runtime, clb_precision prec
 static clb_status factor_qr(struct clb_runtime *runtime, clb_precision precision, size_t n,
                             uint64_t *seed)
 {
-    const struct clb_gemm_variant *variant = variant_of(runtime, precision);
+    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, precision);
     struct dense a;
     if (variant == NULL)
         return CLB_ERR_UNSUPPORTED;
@@ -302,7 +292,7 @@ static void everything(void *argument)
     fake_cl.local_memory = small->local_memory;
     struct clb_runtime *runtime =
         fake_cl_start("portable", "gemm.threads=1,potrf.nb=32,getrf.nb=32", true);
-    const struct clb_gemm_variant *variant = variant_of(runtime, small->precision);
+    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, small->precision);
     if (variant == NULL)
         return;
     expect(strcmp(variant->name, small->kernel) == 0, "%s", variant->name);

@@ -103,8 +103,8 @@ static struct clb_runtime *start(const struct setting *setting)
 
 static clb_status solve(struct clb_runtime *runtime, struct system *s)
 {
-    const struct clb_gemm_variant *variant;
-    if (!expect(clb_gemm_variant_get(runtime, s->call.precision, &variant) == CLB_OK, "no variant"))
+    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, s->call.precision);
+    if (variant == NULL)
         return CLB_ERR_UNSUPPORTED;
     return clb_gesv_run(runtime, variant, &s->call, &s->next, &s->result, &s->progress);
 }

@@ -26,14 +26,6 @@ static struct clb_runtime *start(const struct setting *setting)
     return fake_cl_start(setting->kernel, setting->params, setting->discrete);
 }
 
-static const struct clb_gemm_variant *variant_of(struct clb_runtime *runtime,
-                                                 clb_precision precision)
-{
-    const struct clb_gemm_variant *variant = NULL;
-    expect(clb_gemm_variant_get(runtime, precision, &variant) == CLB_OK, "no variant");
-    return variant;
-}
-
 /* hemm and the like are complex only. */
 static bool exists(level3_routine routine, clb_precision precision)
 {
@@ -60,7 +52,7 @@ static long scaled_runs;
 static bool run(struct clb_runtime *runtime, struct level3_case *x, const char *what)
 {
     struct clb_gemm_progress progress;
-    const struct clb_gemm_variant *variant = variant_of(runtime, x->problem.precision);
+    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, x->problem.precision);
     const struct clb_rect all = {0, 0, x->problem.m, x->problem.n};
     if (variant == NULL)
         return false;
@@ -116,8 +108,8 @@ static void infinity_in_b(void *argument)
         size_t col = random_below(&setting->seed, x.problem.n);
         dense_set(&x.b, row, col, i % 2 != 0 ? INFINITY : NAN);
         dense_remember(&x.b);
-        clb_status status =
-            clb_gemm_run(runtime, variant_of(runtime, x.problem.precision), &x.problem, &progress);
+        clb_status status = clb_gemm_run(runtime, fake_cl_variant(runtime, x.problem.precision),
+                                         &x.problem, &progress);
         for (size_t p = 0; p < progress.parts; p++) {
             const struct clb_rect *part = &progress.part[p];
             bool hit = x.problem.b[0].data == x.problem.c

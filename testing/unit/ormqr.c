@@ -65,14 +65,6 @@ static long double distance(const struct dense *x, const struct dense *y, size_t
     return worst / (dense_unit(x->precision) * (long double)(k + 4) * scale);
 }
 
-static const struct clb_gemm_variant *variant_of(struct clb_runtime *runtime,
-                                                 clb_precision precision)
-{
-    const struct clb_gemm_variant *variant = NULL;
-    expect(clb_gemm_variant_get(runtime, precision, &variant) == CLB_OK, "no variant");
-    return variant;
-}
-
 /* ---- products ---- */
 
 static void multiply(struct clb_runtime *runtime, struct fake_setting *setting, int i)
@@ -101,7 +93,7 @@ static void multiply(struct clb_runtime *runtime, struct fake_setting *setting, 
     lq.transa = op != CLB_OP_N ? CLB_OP_N : real ? CLB_OP_T : CLB_OP_C;
     lq.a = dense_data(&adjoint);
     lq.lda = adjoint.ld;
-    clb_status status = clb_ormqr_run(runtime, variant_of(runtime, precision),
+    clb_status status = clb_ormqr_run(runtime, fake_cl_variant(runtime, precision),
                                       given == &adjoint ? &lq : &problem, &progress);
     expect(status == CLB_OK, "%s", clb_status_name(status));
     for (size_t p = 0; p < progress.parts; p++)
@@ -187,7 +179,7 @@ static void generations(void *argument)
         clb_precision precision = (clb_precision)(i % CLB_PRECISIONS);
         make_generation(&g, precision, setting->largest, &setting->seed);
         clb_status status =
-            clb_orgqr_run(runtime, variant_of(runtime, precision), &g.problem, &g.result);
+            clb_orgqr_run(runtime, fake_cl_variant(runtime, precision), &g.problem, &g.result);
         expect(status == CLB_OK, "%s", clb_status_name(status));
         expect(g.result.columns_left == 0, "%zu columns are missing", g.result.columns_left);
         check_generation(&g, setting->name);
@@ -227,7 +219,7 @@ static void growing_memory(void *argument)
     do {
         make_generation(&g, CLB_Z, 200, &setting->seed);
     } while (g.n < 100 && (discard(&g), true));
-    const struct clb_gemm_variant *variant = runtime == NULL ? NULL : variant_of(runtime, CLB_Z);
+    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, CLB_Z);
     if (variant == NULL)
         return;
     for (runtime->memory_limit = 4096; status == CLB_ERR_NOMEM; runtime->memory_limit *= 2) {
