@@ -316,6 +316,11 @@ struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool d
     return fake_cl_start_device(discrete);
 }
 
+struct clb_runtime *fake_cl_start_setting(const struct fake_setting *setting)
+{
+    return fake_cl_start(setting->kernel, setting->params, setting->discrete);
+}
+
 struct clb_runtime *fake_cl_start_device(bool discrete)
 {
     clb_runtime_state state;

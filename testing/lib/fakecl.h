@@ -95,6 +95,7 @@ struct fake_setting {
 /* Configure this process, install and start, on a device with memory of its own where `discrete`;
  * NULL, and a failed expectation, when there is none. */
 struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete);
+struct clb_runtime *fake_cl_start_setting(const struct fake_setting *setting);
 /* The same without a kernel and parameters. */
 struct clb_runtime *fake_cl_start_device(bool discrete);
 /* The kernels of a precision; NULL, and a failed expectation, when there are none. */

@@ -101,11 +101,6 @@ static void check(struct factorisation *f, const char *what)
         expect(f->tau[inner * element + i] == 0x5a, "%s: written behind tau", what);
 }
 
-static struct clb_runtime *start(const struct fake_setting *setting)
-{
-    return fake_cl_start(setting->kernel, setting->params, setting->discrete);
-}
-
 static void factor(struct clb_runtime *runtime, struct factorisation *f)
 {
     const struct clb_gemm_variant *variant = fake_cl_variant(runtime, f->problem.precision);
@@ -130,7 +125,7 @@ static void random_sizes(struct fake_setting *setting, int i, size_t *m, size_t 
 static void factorisations(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
         size_t m, n;
@@ -151,7 +146,7 @@ static bool is_finite(number x)
 static void not_a_number(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int i = 0; runtime != NULL && i < 20; i++) {
         struct factorisation f;
         size_t n = 20 + random_below(&setting->seed, 60);
@@ -176,7 +171,7 @@ static void not_a_number(void *argument)
 static void growing_memory(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     const struct clb_gemm_variant *variant = fake_cl_variant(runtime, CLB_D);
     struct factorisation f;
     int declined = 0;
@@ -219,7 +214,7 @@ static void at_once(void *argument)
 {
     struct fake_setting *setting = argument;
     static struct caller callers[THREADS];
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int t = 0; runtime != NULL && t < THREADS; t++) {
         callers[t].runtime = runtime;
         for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)

@@ -9,12 +9,6 @@
 
 #define PARAMS "gemm.tile=min,getrf.nb=8,trsm.nb=8,trsm.part=24"
 
-struct setting {
-    const char *name, *params;
-    bool discrete;
-    uint64_t seed;
-};
-
 struct system {
     struct dense a, b;
     int64_t *ipiv;
@@ -94,13 +88,6 @@ static void check(const struct system *s, clb_status status, const char *what)
     expect(error < 10, "%s: residual %.3Lg", what, error);
 }
 
-static struct clb_runtime *start(const struct setting *setting)
-{
-    struct clb_runtime *runtime = fake_cl_start("cpu", setting->params, setting->discrete);
-    expect(runtime != NULL, "no device");
-    return runtime;
-}
-
 static clb_status solve(struct clb_runtime *runtime, struct system *s)
 {
     const struct clb_gemm_variant *variant = fake_cl_variant(runtime, s->call.precision);
@@ -111,11 +98,12 @@ static clb_status solve(struct clb_runtime *runtime, struct system *s)
 
 static void systems(void *argument)
 {
-    struct setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
-    for (int i = 0; runtime != NULL && i < 32; i++) {
+    struct fake_setting *setting = argument;
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
+    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
         struct system s;
-        make(&s, (clb_precision)(i % CLB_PRECISIONS), 1 + random_below(&setting->seed, 90),
+        make(&s, (clb_precision)(i % CLB_PRECISIONS),
+             1 + random_below(&setting->seed, setting->largest),
              1 + random_below(&setting->seed, i % 3 == 0 ? 3 : 60), i % 5 == 0, &setting->seed);
         check(&s, solve(runtime, &s), setting->name);
         discard(&s);
@@ -125,8 +113,8 @@ static void systems(void *argument)
 /* More and more memory: declined with all intact, then in blocks or with A going up again. */
 static void growing_memory(void *argument)
 {
-    struct setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct fake_setting *setting = argument;
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     const struct clb_gemm_variant *variant; /* its check wants memory */
     bool enough = false;
     int declined = 0;
@@ -152,7 +140,8 @@ static void growing_memory(void *argument)
 }
 
 /* Uploads of rectangles of matrices by a run with device panels. */
-static long uploads(struct clb_runtime *runtime, const struct setting *setting, bool with_system)
+static long uploads(struct clb_runtime *runtime, const struct fake_setting *setting,
+                    bool with_system)
 {
     struct system s;
     const struct clb_gemm_variant *variant;
@@ -170,8 +159,8 @@ static long uploads(struct clb_runtime *runtime, const struct setting *setting, 
 
 static void one_upload(void *argument)
 {
-    const struct setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    const struct fake_setting *setting = argument;
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     if (runtime == NULL)
         return;
     long without = uploads(runtime, setting, false), with = uploads(runtime, setting, true);
@@ -182,13 +171,14 @@ static void one_upload(void *argument)
 int main(void)
 {
     uint64_t seed = tap_seed();
-    struct setting settings[] = {
-        {"in place", PARAMS, false, 0},
-        {"streamed by three threads", PARAMS ",gemm.stream=1,gemm.threads=3", false, 0},
-        {"own memory, one thread, a panel at the end", PARAMS ",getrf.tail=30,gemm.threads=1", true,
+    struct fake_setting settings[] = {
+        {"in place", "cpu", PARAMS, false, 90, 32, 0},
+        {"streamed by three threads", "cpu", PARAMS ",gemm.stream=1,gemm.threads=3", false, 90, 32,
          0},
-        {"blocks of columns", PARAMS ",gemm.threads=2,getrf.block=24", true, 0},
-        {"panels by the device", PARAMS ",gemm.threads=2,getrf.panel=2", true, 0},
+        {"own memory, one thread, a panel at the end", "cpu",
+         PARAMS ",getrf.tail=30,gemm.threads=1", true, 90, 32, 0},
+        {"blocks of columns", "cpu", PARAMS ",gemm.threads=2,getrf.block=24", true, 90, 32, 0},
+        {"panels by the device", "cpu", PARAMS ",gemm.threads=2,getrf.panel=2", true, 90, 32, 0},
     };
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         settings[i].seed = random_bits(&seed);

@@ -98,11 +98,6 @@ static void check(const struct factorisation *f, size_t first, const char *what)
     expect(dense_gaps_intact(&f->a), "%s: written outside of A", what);
 }
 
-static struct clb_runtime *start(const struct fake_setting *setting)
-{
-    return fake_cl_start(setting->kernel, setting->params, setting->discrete);
-}
-
 static void factor(struct clb_runtime *runtime, struct factorisation *f)
 {
     const struct clb_gemm_variant *variant = fake_cl_variant(runtime, f->problem.precision);
@@ -117,7 +112,7 @@ static void factor(struct clb_runtime *runtime, struct factorisation *f)
 static void factorisations(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
         size_t m = 1 + random_below(&setting->seed, setting->largest);
@@ -133,7 +128,7 @@ static void factorisations(void *argument)
 static void not_a_number(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int i = 0; runtime != NULL && i < 20; i++) {
         struct factorisation f;
         size_t n = 20 + random_below(&setting->seed, 60);
@@ -153,7 +148,7 @@ static void not_a_number(void *argument)
 static void growing_memory(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     const struct clb_gemm_variant *variant = fake_cl_variant(runtime, CLB_D);
     struct factorisation f;
     int declined = 0, in_blocks = 0;
@@ -187,7 +182,7 @@ static void growing_memory(void *argument)
 static void same_bits(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         const clb_precision precision = (clb_precision)(i % CLB_PRECISIONS);
         const struct clb_gemm_variant *variant = fake_cl_variant(runtime, precision);
@@ -245,7 +240,7 @@ static void at_once(void *argument)
 {
     struct fake_setting *setting = argument;
     static struct caller callers[THREADS];
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int t = 0; runtime != NULL && t < THREADS; t++) {
         callers[t].runtime = runtime;
         for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)
@@ -266,7 +261,7 @@ static void far_columns(void *argument)
 {
     const struct fake_setting *setting = argument;
     const size_t m = 30, n = 60, ld = (size_t)1 << 27, bytes = ((n - 1) * ld + m) * sizeof(float);
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     float *a = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (runtime == NULL || !expect(a != MAP_FAILED, "no address space"))

@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct clb_runtime *start(const struct fake_setting *setting)
-{
-    return fake_cl_start(setting->kernel, setting->params, setting->discrete);
-}
-
 static size_t one_to(uint64_t *seed, size_t most)
 {
     return 1 + random_below(seed, most);
@@ -118,7 +113,7 @@ static void multiply(struct clb_runtime *runtime, struct fake_setting *setting, 
 static void products(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++)
         multiply(runtime, setting, i);
 }
@@ -173,7 +168,7 @@ static void discard(struct generation *g)
 static void generations(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct generation g;
         clb_precision precision = (clb_precision)(i % CLB_PRECISIONS);
@@ -212,7 +207,7 @@ static void rests(void *argument)
 static void growing_memory(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     struct generation g;
     int declined = 0;
     clb_status status = CLB_ERR_NOMEM;

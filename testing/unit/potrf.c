@@ -106,11 +106,6 @@ static void check(const struct factorisation *f, size_t columns, const char *wha
            text, error);
 }
 
-static struct clb_runtime *start(const struct fake_setting *setting)
-{
-    return fake_cl_start(setting->kernel, setting->params, setting->discrete);
-}
-
 static clb_status factor(struct clb_runtime *runtime, struct factorisation *f)
 {
     const struct clb_gemm_variant *variant = fake_cl_variant(runtime, f->problem.precision);
@@ -132,7 +127,7 @@ static void factor_and_check(struct clb_runtime *runtime, struct factorisation *
 static void factorisations(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
         enum kind kind = (enum kind)(i / CLB_PRECISIONS % (2 * KINDS));
@@ -148,7 +143,7 @@ static void factorisations(void *argument)
 static void early_end(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     struct factorisation f;
     long calls[2] = {0};
     for (int i = 0; runtime != NULL && i < 2; i++) {
@@ -170,7 +165,7 @@ static void early_end(void *argument)
 static void growing_memory(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     struct factorisation f;
     int declined = 0;
     const struct clb_gemm_variant *variant = fake_cl_variant(runtime, CLB_D);
@@ -214,7 +209,7 @@ static void at_once(void *argument)
 {
     struct fake_setting *setting = argument;
     static struct caller callers[THREADS];
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     if (runtime == NULL)
         return;
     for (int t = 0; t < THREADS; t++) {
@@ -288,7 +283,7 @@ static void check_solution(const struct clb_call *problem, const struct dense *x
 static void solutions(void *argument)
 {
     struct fake_setting *setting = argument;
-    struct clb_runtime *runtime = start(setting);
+    struct clb_runtime *runtime = fake_cl_start_setting(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
         struct dense b, expected;

@@ -268,10 +268,7 @@ static void run_factored(struct clb_runtime *runtime, struct factored *f)
 
 static struct clb_runtime *start(const struct setting *setting)
 {
-    struct clb_runtime *runtime =
-        fake_cl_start(setting->kernel, setting->params, setting->discrete);
-    expect(runtime != NULL, "no device");
-    return runtime;
+    return fake_cl_start(setting->kernel, setting->params, setting->discrete);
 }
 
 static void systems(void *argument)
