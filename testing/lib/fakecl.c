@@ -340,3 +340,30 @@ const struct clb_gemm_variant *fake_cl_variant(struct clb_runtime *runtime, clb_
     expect(status == CLB_OK, "no kernels for %c: %s", "sdcz"[precision], clb_status_name(status));
     return status == CLB_OK ? variant : NULL;
 }
+
+/* ---- several at once ---- */
+
+struct share {
+    struct clb_runtime *runtime;
+    void (*run)(struct clb_runtime *, void *);
+    char *problems;
+    size_t count, size;
+};
+
+static void *run_share(void *of_thread)
+{
+    const struct share *share = of_thread;
+    for (size_t i = 0; i < share->count; i++)
+        share->run(share->runtime, share->problems + i * share->size);
+    return NULL;
+}
+
+void fake_cl_at_once(struct clb_runtime *runtime, void (*run)(struct clb_runtime *, void *),
+                     void *problems, size_t count, size_t size)
+{
+    struct share shares[4];
+    const size_t each = count / CLB_COUNT_OF(shares);
+    for (size_t t = 0; t < CLB_COUNT_OF(shares); t++)
+        shares[t] = (struct share){runtime, run, (char *)problems + t * each * size, each, size};
+    run_threads(CLB_COUNT_OF(shares), run_share, shares, sizeof *shares);
+}

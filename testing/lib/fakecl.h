@@ -101,6 +101,10 @@ struct clb_runtime *fake_cl_start_device(bool discrete);
 /* The kernels of a precision; NULL, and a failed expectation, when there are none. */
 const struct clb_gemm_variant *fake_cl_variant(struct clb_runtime *runtime,
                                                clb_precision precision);
+/* Run four threads at once, each with its part of an array of problems of `size` bytes, one problem
+ * after the other. */
+void fake_cl_at_once(struct clb_runtime *runtime, void (*run)(struct clb_runtime *, void *),
+                     void *problems, size_t count, size_t size);
 const char *fake_cl_name(fake_function function);
 
 /* Called by `launched`: when the kernel has ended, flip a bit of an element in one of the buffers

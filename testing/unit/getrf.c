@@ -98,8 +98,9 @@ static void check(const struct factorisation *f, size_t first, const char *what)
     expect(dense_gaps_intact(&f->a), "%s: written outside of A", what);
 }
 
-static void factor(struct clb_runtime *runtime, struct factorisation *f)
+static void factor(struct clb_runtime *runtime, void *factorisation)
 {
+    struct factorisation *f = factorisation;
     const struct clb_gemm_variant *variant = fake_cl_variant(runtime, f->problem.precision);
     if (variant == NULL)
         return;
@@ -221,39 +222,20 @@ static void same_bits(void *argument)
 
 /* ---- several at once ---- */
 
-#define THREADS 4
-
-struct caller {
-    struct clb_runtime *runtime;
-    struct factorisation f[6];
-};
-
-static void *factor_some(void *argument)
-{
-    struct caller *caller = argument;
-    for (size_t i = 0; i < CLB_COUNT_OF(caller->f); i++)
-        factor(caller->runtime, &caller->f[i]);
-    return NULL;
-}
-
 static void at_once(void *argument)
 {
     struct fake_setting *setting = argument;
-    static struct caller callers[THREADS];
+    static struct factorisation f[24]; /* six for each thread */
     struct clb_runtime *runtime = fake_cl_start_setting(setting);
-    for (int t = 0; runtime != NULL && t < THREADS; t++) {
-        callers[t].runtime = runtime;
-        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)
-            make(&callers[t].f[i], (clb_precision)(i % CLB_PRECISIONS),
-                 20 + random_below(&setting->seed, setting->largest),
-                 20 + random_below(&setting->seed, setting->largest), &setting->seed);
-    }
-    if (runtime != NULL)
-        run_threads(THREADS, factor_some, callers, sizeof *callers);
-    for (int t = 0; runtime != NULL && t < THREADS; t++) {
-        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)
-            check(&callers[t].f[i], 0, "at once");
-    }
+    if (runtime == NULL)
+        return;
+    for (size_t i = 0; i < CLB_COUNT_OF(f); i++)
+        make(&f[i], (clb_precision)(i % 6 % CLB_PRECISIONS),
+             20 + random_below(&setting->seed, setting->largest),
+             20 + random_below(&setting->seed, setting->largest), &setting->seed);
+    fake_cl_at_once(runtime, factor, f, CLB_COUNT_OF(f), sizeof *f);
+    for (size_t i = 0; i < CLB_COUNT_OF(f); i++)
+        check(&f[i], 0, "at once");
 }
 
 /* Columns so far apart that indices pass 2^32. Only what is touched takes memory. */

@@ -5,7 +5,6 @@
 #include "tap.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,41 +188,24 @@ static void growing_memory(void *argument)
 
 /* ---- several at once ---- */
 
-#define THREADS 4
-
-struct caller {
-    pthread_t thread;
-    struct clb_runtime *runtime;
-    struct factorisation f[5];
-};
-
-static void *factor_some(void *argument)
+static void factor_one(struct clb_runtime *runtime, void *factorisation)
 {
-    struct caller *caller = argument;
-    for (size_t i = 0; i < CLB_COUNT_OF(caller->f); i++)
-        factor_and_check(caller->runtime, &caller->f[i], "at once");
-    return NULL;
+    factor_and_check(runtime, factorisation, "at once");
 }
 
+/* The threads begin with different precisions. */
 static void at_once(void *argument)
 {
     struct fake_setting *setting = argument;
-    static struct caller callers[THREADS];
+    static struct factorisation f[20];
     struct clb_runtime *runtime = fake_cl_start_setting(setting);
     if (runtime == NULL)
         return;
-    for (int t = 0; t < THREADS; t++) {
-        callers[t].runtime = runtime;
-        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)
-            make(&callers[t].f[i], (clb_precision)((i + (size_t)t) % CLB_PRECISIONS),
-                 20 + random_below(&setting->seed, setting->largest), (enum kind)(i % KINDS),
-                 &setting->seed);
-    }
-    for (int t = 0; t < THREADS; t++)
-        expect(pthread_create(&callers[t].thread, NULL, factor_some, &callers[t]) == 0,
-               "no thread");
-    for (int t = 0; t < THREADS; t++)
-        pthread_join(callers[t].thread, NULL);
+    for (size_t i = 0; i < CLB_COUNT_OF(f); i++)
+        make(&f[i], (clb_precision)((i % 5 + i / 5) % CLB_PRECISIONS),
+             20 + random_below(&setting->seed, setting->largest), (enum kind)(i % 5),
+             &setting->seed);
+    fake_cl_at_once(runtime, factor_one, f, CLB_COUNT_OF(f), sizeof *f);
 }
 
 /* ---- resuming ---- */
