@@ -116,43 +116,27 @@ static clb_status factor_definite(struct clb_runtime *runtime, clb_precision pre
     return status;
 }
 
-static clb_status factor_general(struct clb_runtime *runtime, clb_precision precision, size_t n,
-                                 uint64_t *seed)
+/* LU or QR. */
+static clb_status factor_general(struct clb_runtime *runtime, clb_kind kind,
+                                 clb_precision precision, size_t n, uint64_t *seed)
 {
     const struct clb_gemm_variant *variant = fake_cl_variant(runtime, precision);
+    const bool qr = kind == CLB_KIND_geqrf;
     struct dense a;
     if (variant == NULL)
         return CLB_ERR_UNSUPPORTED;
-    int64_t *ipiv = calloc(n, sizeof *ipiv);
-    struct clb_factors result = {.ipiv = ipiv};
-    struct clb_host_blas next = dense_next;
+    void *vector = calloc(n, qr ? clb_precision_size(precision) : sizeof(int64_t));
+    struct clb_factors result = {.ipiv = qr ? NULL : vector, .tau = qr ? vector : NULL};
+    struct clb_host_blas next = qr ? dense_qr_next : dense_next;
     dense_make(&a, precision, n, n, 9, seed);
-    const struct clb_call problem = dense_call(CLB_KIND_getrf, n, n, &a);
-    clb_status status = clb_getrf_run(runtime, variant, &problem, &next, &result);
+    const struct clb_call problem = dense_call(kind, n, n, &a);
+    clb_factor_run *const run = qr ? clb_geqrf_run : clb_getrf_run;
+    clb_status status = run(runtime, variant, &problem, &next, &result);
     if (status == CLB_OK)
-        expect(dense_lu_error(&a, ipiv) <= 3, "%c LU of order %zu", "sdcz"[precision], n);
+        expect((qr ? dense_qr_error(&a, vector) : dense_lu_error(&a, vector)) <= 3,
+               "%c %s of order %zu", "sdcz"[precision], qr ? "QR" : "LU", n);
     dense_free(&a);
-    free(ipiv);
-    return status;
-}
-
-static clb_status factor_qr(struct clb_runtime *runtime, clb_precision precision, size_t n,
-                            uint64_t *seed)
-{
-    const struct clb_gemm_variant *variant = fake_cl_variant(runtime, precision);
-    struct dense a;
-    if (variant == NULL)
-        return CLB_ERR_UNSUPPORTED;
-    void *tau = calloc(n, clb_precision_size(precision));
-    struct clb_factors result = {.tau = tau};
-    struct clb_host_blas next = dense_qr_next;
-    dense_make(&a, precision, n, n, 9, seed);
-    const struct clb_call problem = dense_call(CLB_KIND_geqrf, n, n, &a);
-    clb_status status = clb_geqrf_run(runtime, variant, &problem, &next, &result);
-    if (status == CLB_OK)
-        expect(dense_qr_error(&a, tau) <= 3, "%c QR of order %zu", "sdcz"[precision], n);
-    dense_free(&a);
-    free(tau);
+    free(vector);
     return status;
 }
 
@@ -204,7 +188,7 @@ static void small_blocks_lost(void *cache)
     for (size_t n = 1; runtime != NULL && n <= 40; n++) { /* right, or declined */
         (void)factor_definite(runtime, CLB_D, n, &seed);
         (void)solve(runtime, CLB_D, n, 3, &seed, &parts);
-        (void)factor_general(runtime, CLB_D, n, &seed);
+        (void)factor_general(runtime, CLB_KIND_getrf, CLB_D, n, &seed);
     }
     expect(runtime != NULL && multiply(runtime, CLB_D, 20, &seed) == CLB_OK, "no product");
 }
@@ -299,8 +283,8 @@ static void everything(void *argument)
     expect(multiply(runtime, small->precision, 70, &seed) == CLB_OK, "no product");
     expect(solve(runtime, small->precision, 70, 37, &seed, &parts) == CLB_OK, "no system");
     expect(factor_definite(runtime, small->precision, 70, &seed) == CLB_OK, "no Cholesky");
-    expect(factor_general(runtime, small->precision, 70, &seed) == CLB_OK, "no LU");
-    expect(factor_qr(runtime, small->precision, 70, &seed) == CLB_OK, "no QR");
+    expect(factor_general(runtime, CLB_KIND_getrf, small->precision, 70, &seed) == CLB_OK, "no LU");
+    expect(factor_general(runtime, CLB_KIND_geqrf, small->precision, 70, &seed) == CLB_OK, "no QR");
 }
 
 /* Too small for anything: declined. */
