@@ -9,26 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct clb_device cpu_512 = {.name = "made-up CPU",
-                                          .identity = "made-up",
-                                          .vendor_name = "nobody",
-                                          .type = CL_DEVICE_TYPE_CPU,
-                                          .vector_bytes = 64,
-                                          .unified = true,
-                                          .fp64 = true,
-                                          .max_group = 4096,
-                                          .local_memory = 1 << 20,
-                                          .units = 4};
-static const struct clb_device cpu_small = {.name = "another CPU",
-                                            .identity = "another",
-                                            .vendor_name = "nobody",
-                                            .type = CL_DEVICE_TYPE_CPU,
-                                            .vector_bytes = 16,
-                                            .unified = true,
-                                            .fp64 = true,
-                                            .max_group = 4096,
-                                            .local_memory = 1 << 20,
-                                            .units = 4};
+/* A CPU; its vectors have so many bytes. */
+#define CPU(its_name, its_identity, bytes)                                                \
+    {                                                                                     \
+        .name = its_name, .identity = its_identity, .vendor_name = "nobody",              \
+        .type = CL_DEVICE_TYPE_CPU, .vector_bytes = bytes, .unified = true, .fp64 = true, \
+        .max_group = 4096, .local_memory = 1 << 20, .units = 4                            \
+    }
+static const struct clb_device cpu_512 = CPU("made-up CPU", "made-up", 64);
+static const struct clb_device cpu_small = CPU("another CPU", "another", 16);
 static const struct clb_device gpu = {.name = "made-up GPU",
                                       .vendor_name = "nobody",
                                       .type = CL_DEVICE_TYPE_GPU,
