@@ -434,6 +434,39 @@ static void inner_calls(void *unused)
     expect_sums("dgemm_");
 }
 
+static size_t factor_nothing(const struct clb_host_blas *host, const struct clb_call *call)
+{
+    (void)host;
+    for (size_t i = 0; i < call->n; i++)
+        ((int64_t *)call->ipiv)[i] = (int64_t)i + 1;
+    return 0;
+}
+
+/* All of a narrow factorisation is left to the next library: it is not the device's again. */
+static void leaves_all(void *unused)
+{
+    enum { M = 3000, N = 60 };
+    struct clb_host_blas next = {.threads = 1};
+    int ipiv[N], info = 1;
+    (void)unused;
+    for (int kind = 0; kind < CLB_KINDS; kind++)
+        next.of[kind] = factor_nothing;
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
+    setenv("CLBLAS_SHIM_THRESHOLD_SGEMM", "20", 1); /* waits for the device */
+    setenv("CLBLAS_SHIM_PARAMS", FAST, 1);
+    set_up("auto");
+    expect(run_one(CLB_S, 30, 30, 30), "no device");
+    double *a = calloc(M * N, sizeof *a);
+    for (size_t i = 0; i < N; i++)
+        a[i * (M + 1)] = 1; /* its own factors */
+    const struct clb_call call = {.a = a, .ipiv = ipiv, .info = &info, .m = M, .n = N, .lda = M};
+    int taken = 0;
+    for (int i = 0; i < 20 || (i < 300 && taken == 0); i++)
+        taken += routed_call(&clb_symbols[CLB_SYMBOL_dgetrf_plain], &call, &next);
+    expect(taken == 1, "%d of 20 calls were taken", taken);
+    expect_declined("dgetrf_", "cost", reported("dgetrf_", "calls"));
+}
+
 /* The driver's thread, for whom the caller waits. */
 static void sleep_at_kernels(fake_function function)
 {
@@ -801,6 +834,7 @@ int main(void)
         {"calls that are declined again", declined_again, NULL},
         {"not those that were declined beside others", declined_beside_others, NULL},
         {"products of a factorisation that is declined", inner_calls, NULL},
+        {"a factorisation that is left whole", leaves_all, NULL},
         {"the other side is tried", tries_the_other_side, &of_short},
         {"by fewer calls that are long", tries_the_other_side, &of_long},
         {"but not where routing is frozen", tries_the_other_side, &of_frozen},

@@ -193,14 +193,14 @@ static double undisturbed(double seconds, const struct clb_device *device, doubl
 }
 
 /* Beside other calls, at its begin or since, it takes longer than alone: not for the file. */
-void clb_predict_learn(const struct clb_run *run, double cpu_begin)
+void clb_predict_learn(const struct clb_run *run, double took)
 {
     static atomic_bool start_is_known;
     const struct clb_cost_machine owner = {.device = &run->runtime->device, .next = run->next};
     const double crowding =
         fmax(run->prediction.device / run->alone.device,
              clb_decide_crowding(&run->next, CLB_SIDE_DEVICE, clb_decide_others(&run->alone)));
-    const double seconds = undisturbed(run->seconds, owner.device, cpu_begin);
+    const double seconds = undisturbed(took, owner.device, run->cpu_begin);
     if (!atomic_exchange(&start_is_known, true))
         clb_profile_learn_start(&owner, run->runtime->start_seconds);
     if (!clb_decide_learns()) {

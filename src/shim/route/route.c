@@ -118,11 +118,7 @@ static clb_reason run_and_learn(struct clb_run *run)
         return reason;
     reason = run_family(run);
     run->seconds = timed ? clb_now() - begin : 0;
-    if (learns && reason == CLB_REASONS && run->status == CLB_OK) {
-        run->solves = run->call->kind == CLB_KIND_gesv || run->call->kind == CLB_KIND_posv;
-        if (!run->solves)
-            clb_predict_learn(run, run->cpu_begin);
-    }
+    run->learns = learns && reason == CLB_REASONS && run->status == CLB_OK && run->share > 0;
     if (clb_trace_wanted())
         clb_trace_since(run->entry->symbol->next.name, begin);
     return reason;
@@ -200,23 +196,26 @@ static bool finish(struct clb_run *run)
         clb_log(CLB_LOG_WARN, "%s: %s after %zu of %zu parts, the next library computes the rest",
                 run->entry->symbol->next.name, clb_status_name(run->status), run->written,
                 run->parts);
-    const double begin = run->solves || clb_calls_are_observed() ? clb_now() : 0;
+    const double begin = run->learns || clb_calls_are_observed() ? clb_now() : 0;
     const bool next_used = run->ops->complete(run, run->status);
-    if (run->solves) {
+    const double completing = begin > 0 ? clb_now() - begin : 0;
+    if (run->learns) {
         struct clb_thread_state thread_state;
         clb_thread_state_save(&thread_state, false);
-        run->seconds += clb_now() - begin;
-        clb_predict_learn(run, run->cpu_begin);
+        clb_predict_learn(run, run->seconds + completing);
         clb_thread_state_restore(&thread_state);
     }
     if (run->verification != NULL && !clb_verify_end(run))
         return false;
     close_lapacke(run, true);
-    /* An algorithm that left all the work to the next library has not used the device. */
-    if (!recovered && run->share <= 0)
+    /* An algorithm that left all to the next library has not used the device, and won't. */
+    if (!recovered && run->share <= 0) {
+        if (clb_decide_has_history(run))
+            clb_history_decide(
+                &run->key, &(struct clb_decision){.alone = run->alone, .reason = CLB_REASON_COST});
         decline(run, CLB_REASON_COST);
-    else if (clb_calls_are_observed())
-        clb_stats_computed(run, recovered, next_used ? clb_now() - begin : 0);
+    } else if (clb_calls_are_observed())
+        clb_stats_computed(run, recovered, next_used ? completing : 0);
     return true;
 }
 

@@ -120,7 +120,7 @@ struct clb_run {
     void *results;                     /* the family's; owned */
     clb_status status;
     double seconds, cpu_begin;
-    bool solves; /* the seconds are learnt with those of the next library's solve */
+    bool learns; /* the seconds, when what the next library solves is done, too */
 };
 
 /* route.c: set the progress of a result that is written in parts from the algorithm's. */
@@ -182,9 +182,9 @@ bool clb_predict_has_no_kernels(struct clb_run *run);
 void clb_predict_remember(struct clb_run *run, clb_reason reason);
 
 /* The process's CPU time where the device is the CPU, since others lengthen a call but not that;
- * else NAN. The call has taken run->seconds on the device since cpu_begin. */
+ * else NAN. A call that began at run->cpu_begin has taken so many seconds on the device. */
 double clb_predict_cpu_now(const struct clb_device *device);
-void clb_predict_learn(const struct clb_run *run, double cpu_begin);
+void clb_predict_learn(const struct clb_run *run, double seconds);
 
 /* The call is declined: note in it what is to be done when the next library has returned; and it
  * has taken so many seconds for a call that is `learnt`, `compared` or `weighed`. */
