@@ -80,7 +80,8 @@ static int try_calls(const struct clb_history_key *asked, int count, unsigned ca
  * hundredth of the time. */
 static void other_side(void *unused)
 {
-    const struct clb_history_key asked = {{1}}, distant = {{2}}, slow = {{3}}, saving = {{4}};
+    const struct clb_history_key asked = {{1}}, distant = {{2}}, slow = {{3}}, saving = {{4}},
+                                 guessed = {{5}};
     const struct clb_prediction close = {.device = 12e-4, .next = 10e-4, .measured = true};
     struct clb_prediction alone = close;
     (void)unused;
@@ -112,6 +113,7 @@ static void other_side(void *unused)
     for (int i = 0; i < 5; i++)
         clb_history_learn(&slow, CLB_SIDE_NEXT, 12e-4);
     expect(try_calls(&slow, 20, 1, &better, 30e-4) == 2, "a row goes on that loses");
+    expect(try_calls(&guessed, 20, 1, &better, 30e-4) == 2, "it goes on beside a prediction");
 }
 
 /* The times of both sides count when there are three of each, without the first after calls on the

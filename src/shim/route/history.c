@@ -206,7 +206,7 @@ bool clb_history_learn(const struct clb_history_key *key, clb_side side, double 
         spent += fmax(0, seconds - entry->here) - (seconds > 0 ? entry->loss : 0);
     }
     if (in_row && (entry->consecutive > 1 || is_settled(seconds)) &&
-        isgreater(seconds, FAR * seconds_of(entry, other_than(side)))) {
+        isgreater(seconds, FAR * entry->here)) {
         spent -= entry->left * entry->loss;
         entry->left = 0;
     }
