@@ -129,31 +129,33 @@ static struct child start_child(const char *library, clb_side side, bool learns)
     return id > 0 ? (struct child){id, ends[0]} : (struct child){0};
 }
 
-static bool ask(const struct child *child, const struct size_order *order,
-                struct clb_trial_time *time)
-{
-    if (child->id == 0)
-        return false;
-    kill(child->id, SIGCONT);
-    const bool good = send(child->orders, order, sizeof *order, MSG_NOSIGNAL) == sizeof *order &&
-                      recv(child->orders, time, sizeof *time, MSG_WAITALL) == sizeof *time &&
-                      time->calls > 0;
-    kill(child->id, SIGSTOP);
-    return good;
-}
-
 /* Whether it has ended well. */
 static bool end_child(struct child *child)
 {
+    const pid_t id = child->id;
     int status;
-    if (child->id == 0)
+    child->id = 0;
+    if (id == 0)
         return false;
     /* To close it is not enough: the child that was started later has it, too. */
     shutdown(child->orders, SHUT_RDWR);
     close(child->orders);
-    kill(child->id, SIGCONT);
-    return waitpid(child->id, &status, 0) == child->id && WIFEXITED(status) &&
+    kill(id, SIGCONT);
+    return waitpid(id, &status, 0) == id && WIFEXITED(status) &&
            WEXITSTATUS(status) == EXIT_SUCCESS;
+}
+
+/* False: it has no such routine, or the call has ended it. */
+static bool ask(struct child *child, const struct size_order *order, struct clb_trial_time *time)
+{
+    if (child->id == 0)
+        return false;
+    kill(child->id, SIGCONT);
+    if (send(child->orders, order, sizeof *order, MSG_NOSIGNAL) != sizeof *order ||
+        recv(child->orders, time, sizeof *time, MSG_WAITALL) != sizeof *time)
+        return end_child(child) && false;
+    kill(child->id, SIGSTOP);
+    return time->calls > 0;
 }
 
 /* ---- turns ---- */
@@ -173,6 +175,7 @@ struct tune_row {
 };
 
 struct tuning {
+    const char *library;
     struct child child[CLB_SIDES];
     struct tune_row row[CLB_ROUTINES][CLB_COST_SHAPES];
     double longest, end; /* seconds for all, and when these are over */
@@ -239,10 +242,14 @@ static void measure(struct tuning *tuning, struct tune_row *row, const struct cl
             struct clb_trial_time time;
             if (row->took[side] > slow)
                 continue;
-            if (!ask(&tuning->child[side], &orders[side], &time))
-                row->took[side] = INFINITY;
-            else
+            if (ask(&tuning->child[side], &orders[side], &time)) {
                 seconds[side][done[side]++] = seconds_of(&time);
+                continue;
+            }
+            row->took[side] = INFINITY;
+            /* OpenBLAS 0.3.26's xGEMMT ends some processes. */
+            if (tuning->child[side].id == 0 && side == CLB_SIDE_NEXT)
+                tuning->child[side] = start_child(tuning->library, CLB_SIDE_NEXT, true);
         }
     }
     for (int i = 0; i < CLB_SIDES; i++) {
@@ -278,6 +285,7 @@ static void measure_class(struct tuning *tuning, clb_routine routine, int class,
 static bool measure_all(const char *library, bool quick)
 {
     static struct tuning tuning;
+    tuning.library = library;
     tuning.longest = quick ? SECONDS_QUICK : SECONDS;
     tuning.end = INFINITY; /* the first calls of a kind may wait for kernels */
     for (int i = 0; i < CLB_SIDES; i++)
