@@ -33,7 +33,7 @@ it already are not measured again, so that a run that was ended goes on.
                     twice, and with it, with a cache that is warm or empty; those that are longer once more
   --mixed           what auto adds to a call on the device, in a program of dgemm of several sizes in random order
   --after           CPU time of a process in the second after its last call, on the device and without it
-  --beside          a call of the next library with all its threads while kernels are compiled, and while that is
+  --beside          a call that the next library makes while kernels are compiled, and one in off while that is
                     stopped, in turns
 """
 import argparse
@@ -509,25 +509,24 @@ class Regret:
                 pass  # it has ended
 
     def beside(self):
-        self.own = tempfile.mkdtemp()
-        case, times, running = ("dgemm", "NN", 1000, 1000, 1000, 0), {True: [], False: []}, True
-        self.ask("off", case, 20)
-        caller = self.running
-        starter = Peer("starter", [self.program], self.environment("auto"))
-        for precision, n, calls in ("d", 2000, 30), ("s", 1000, 3), ("c", 1000, 3), ("z", 1000, 3):
-            starter.send(f"{precision}gemm NN {n} {n} {n} 0 {calls}")  # starts the helper, and does not wait for it
-            starter.process.stdout.readline()
-        others = (starter.process.pid, caller.process.pid)
-        while helpers := list(self.helpers(*others)):
-            for process in helpers:
-                os.kill(process, signal.SIGCONT if running else signal.SIGSTOP)
-            times[running] += [self.ask("off", case, 1)[0] for _ in range(5)]
-            running = not running
-        starter.close()
+        """auto's calls while the helper works, and off's while it is stopped, until auto is on the device."""
+        self.own, self.options.cold, self.options.clock = tempfile.mkdtemp(), self.options.kind == "gpu", "wall"
+        case, times = ("dgemm", "NN", 2000, 2000, 2000, 0), {"auto": [], "off": []}
+        self.ask_once("auto", (STARTS, "NN", 500, 500, 500, 0), 1)
+        self.side.clear()
+        while self.side.get("auto") != "device" and self.left() > 0:
+            for mode, sent in ("off", signal.SIGSTOP), ("auto", signal.SIGCONT):
+                self.turn_to(mode)
+                helpers = list(self.helpers(*(peer.process.pid for peer in self.processes.values())))
+                for process in helpers:
+                    os.kill(process, sent)
+                took = [self.ask_once(mode, case, 1)[0] for _ in range(2)]
+                times[mode] += took if helpers else []
+        self.end_all()
         shutil.rmtree(self.own, ignore_errors=True)
-        busy, control = median(times[True]), median(times[False])
-        say(f"\n== dgemm 1000 while kernels are compiled, and while not, ms: {1e3 * busy:.2f}, {1e3 * control:.2f}, "
-            f"{busy / control:.3f} of {len(times[True])} calls each")
+        busy, control = (median(times[mode]) if times[mode] else math.nan for mode in times)
+        say(f"\n== dgemm 2000 in auto while kernels are compiled, and in off while not, ms: {1e3 * busy:.2f}, "
+            f"{1e3 * control:.2f}, {busy / control:.3f} of {len(times['auto'])} and {len(times['off'])} calls")
 
     # ---- what comes of it ----
 
