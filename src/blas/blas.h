@@ -314,9 +314,9 @@ struct clb_host_blas {
      * one block, with zeros below the diagonal. False: no memory, and nothing was done. */
     bool (*geqrt)(const struct clb_host_blas *host, const struct clb_call *call, void *t,
                   size_t ldt);
-    /* Let the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
+    /* Let the library compute with so many threads until clb_next_release_threads: OpenBLAS's idle
      * threads spin for 25 ms (src/shim/next/host_blas.c). False: none to release. */
-    bool (*hold_threads)(const struct clb_host_blas *host);
+    bool (*hold_threads)(const struct clb_host_blas *host, int count);
 };
 
 static inline size_t clb_host_call(const struct clb_host_blas *host, const struct clb_call *call)

@@ -223,8 +223,8 @@ static void threads(void *unused)
     if (!expect(target->get_threads != NULL, "the library has no threads"))
         return;
     expect(target->optimised, "a library with threads is made for speed");
-    expect(clb_next_hold_threads(target) && target->get_threads() == 1, "first holder");
-    expect(clb_next_hold_threads(target) && target->get_threads() == 1, "second holder");
+    expect(clb_next_hold_threads(target, 1) && target->get_threads() == 1, "first holder");
+    expect(clb_next_hold_threads(target, 1) && target->get_threads() == 1, "second holder");
     pid_t child = fork();
     if (child == 0) {
         const bool early = target->get_threads() != 1;
@@ -238,20 +238,22 @@ static void threads(void *unused)
     expect(target->get_threads() == 1, "given back too early");
     clb_next_release_threads();
     expect(target->get_threads() == 5, "not given back");
-    expect(clb_next_hold_threads(target), "third holder");
+    expect(clb_next_hold_threads(target, 4) && target->get_threads() == 4, "third holder");
     target->set_threads(3);
     clb_next_release_threads();
     expect(target->get_threads() == 3, "the program's number was replaced");
     target->set_threads(1);
-    expect(!clb_next_hold_threads(target), "held where there is one thread");
+    expect(!clb_next_hold_threads(target, 1), "held where there is one thread");
 }
 
-/* A library that can't be asked is left alone. */
+/* A library that can't be asked is left alone, and OpenMP, which has a number for each thread. */
 static void no_threads(void *unused)
 {
     (void)unused;
     setenv("CLBLAS_SHIM_NEXT", built("next_sgemm.so"), 1);
-    expect(!clb_next_hold_threads(find(fortran)) && !find(fortran)->optimised, "held");
+    expect(!clb_next_hold_threads(find(fortran), 1) && !find(fortran)->optimised, "held");
+    setenv("CLBLAS_SHIM_NEXT", built("next64.so"), 1);
+    expect(!clb_next_hold_threads(find(c_name), 1) && find(c_name)->optimised, "held OpenMP");
 }
 
 /* Without memory the search ends with an answer, not the process. */

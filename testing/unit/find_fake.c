@@ -1,5 +1,5 @@
-/* A next library for tests. FAKE_INT is its integer; with
- * FAKE_ONLY_SGEMM it lacks the rest. Its sgemm_ sets C(1,1) to FAKE_MARK. */
+/* A next library for tests. FAKE_INT is its integer; with FAKE_ONLY_SGEMM it lacks the rest, with
+ * FAKE_OPENMP its threads are OpenMP's. Its sgemm_ sets C(1,1) to FAKE_MARK. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -65,4 +65,12 @@ EXPORT int openblas_get_num_threads(void)
 {
     return threads;
 }
+
+#ifdef FAKE_OPENMP
+EXPORT int omp_get_max_threads(void);
+EXPORT int omp_get_max_threads(void)
+{
+    return threads;
+}
+#endif
 #endif

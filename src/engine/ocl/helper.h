@@ -182,6 +182,10 @@ struct clb_spawn_result {
 clb_status clb_spawn(const char *path, char *const *arguments, const char *sign, double seconds,
                      struct clb_spawn_result *result) CLB_MUST_CHECK;
 
+/* CPUs that a helper at work leaves to a next library whose threads wait for one another: all but
+ * one. 0: no helper works, there are fewer than four CPUs, or results must not differ. */
+int clb_helper_leaves(void);
+
 /* A copy of the environment at the first call, without LD_PRELOAD. That call is made in a thread of
  * the program, which may change its environment while a driver task runs. */
 char **clb_spawn_environment(void);

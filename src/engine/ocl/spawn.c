@@ -29,7 +29,6 @@
 #define SIGNALS        64
 #define SIGNAL_SET     8 /* bytes of the kernel's signal set */
 #define ALL_SIGNALS    (~(uint64_t)0)
-#define POLITENESS     10        /* added to the nice value */
 #define LOOK_NS        100000000 /* the keeper looks so often whether the program has gone */
 #define SIGN_SECONDS   1         /* the program looks so often whether the helper gets on */
 #define LAST_SECONDS   5.0       /* that a keeper has to end, when it has been given up */
@@ -107,8 +106,7 @@ static BARE void close_descriptors(void)
 static BARE void be_polite(const struct launch *launch)
 {
     const struct sched_param none = {0};
-    long reversed = syscall(SYS_getpriority, PRIO_PROCESS, 0); /* 20 minus the nice value */
-    syscall(SYS_setpriority, PRIO_PROCESS, 0, 20 - reversed + POLITENESS);
+    syscall(SYS_setpriority, PRIO_PROCESS, 0, 19);
     syscall(SYS_sched_setscheduler, 0, SCHED_BATCH, &none);
     syscall(SYS_sched_setaffinity, 0, sizeof launch->cpus, &launch->cpus);
 }
@@ -117,7 +115,7 @@ static BARE void be_polite(const struct launch *launch)
  * group has one of its own. It may not be set again within 0.1 s of anybody's setting. */
 static BARE bool make_session_polite(void)
 {
-    static const char politeness[] = "10"; /* POLITENESS */
+    static const char politeness[] = "19";
     const long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return true; /* this kernel does not */
@@ -241,6 +239,15 @@ static bool launch_and_wait(struct launch *launch, const char *sign, double seco
     return true;
 }
 
+static _Atomic uint64_t leaves; /* below the generation of the process whose helper it is */
+
+int clb_helper_leaves(void)
+{
+    const uint64_t value = atomic_load_explicit(&leaves, memory_order_relaxed);
+    return value >> 32 == clb_generation() && !clb_config_get()->reproducible ? (int)(uint32_t)value
+                                                                              : 0;
+}
+
 clb_status clb_spawn(const char *path, char *const *arguments, const char *sign, double seconds,
                      struct clb_spawn_result *result)
 {
@@ -265,7 +272,11 @@ clb_status clb_spawn(const char *path, char *const *arguments, const char *sign,
     pthread_mutex_init(&launch->alive, &robust);
     pthread_mutexattr_destroy(&robust);
     pthread_mutex_lock(&launch->alive);
-    if (launch_and_wait(launch, sign, seconds, result)) {
+    const int cpus = CPU_COUNT(&launch->cpus);
+    atomic_store(&leaves, (uint64_t)clb_generation() << 32 | (uint32_t)(cpus < 4 ? 0 : cpus - 1));
+    const bool ended = launch_and_wait(launch, sign, seconds, result);
+    atomic_store(&leaves, 0);
+    if (ended) {
         pthread_mutex_unlock(&launch->alive);
         pthread_mutex_destroy(&launch->alive);
         munmap(launch, sizeof *launch);

@@ -318,6 +318,8 @@ static struct clb_target make_target(const struct library_search *search)
         target.get_threads = (int (*)(void))(uintptr_t)look_up(object, thread_names[i][1]);
     }
     target.optimised = target.set_threads != NULL;
+    if (look_up(object, "omp_get_max_threads") != NULL)
+        target.set_threads = NULL;
     for (size_t i = 0; i < CLB_COUNT_OF(optimised_names) && !target.optimised; i++)
         target.optimised = look_up(object, optimised_names[i]) != NULL;
     return target;

@@ -184,25 +184,28 @@ size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_ca
     return result > 0 ? (size_t)result : 0;
 }
 
-/* ---- one thread for a while ----
+/* ---- fewer threads for a while ----
  *
  * OpenBLAS's idle threads spin for 25 ms after each call; when the device is the CPU they take CPU
- * time from it. OpenBLAS has one thread count for the process: the first holder sets it to one, and
- * the last one restores it unless the program has set another since. Meanwhile other callers get
- * one thread as well. A child that was forked meanwhile has no holders: its next call sets the
- * count back. Doing that in the fork handler would start threads during the fork. */
+ * time from it. Those that wait for another call sched_yield, which lets a process of any priority
+ * run in their place: beside a helper, calls with a thread on each CPU take several times as long.
+ *
+ * OpenBLAS has one thread count for the process: the first holder sets it, and the last one
+ * restores it unless the program has set another since. Meanwhile other callers get as many. A
+ * child that was forked meanwhile has no holders: its next call sets the count back. Doing that in
+ * the fork handler would start threads during the fork. */
 
 static struct clb_mutex threads_lock = CLB_MUTEX_INITIALIZER; /* guards what follows */
 static void (*set_threads)(int count);
 static int (*get_threads)(void);
 static size_t holders;
-static int threads_before;
+static int threads_before, threads_held;
 
 _Atomic unsigned clb_next_threads_process;
 
 static void give_back(void)
 {
-    if (get_threads() == 1)
+    if (get_threads() == threads_held)
         set_threads(threads_before);
 }
 
@@ -223,7 +226,7 @@ void clb_next_forget_holders(void)
     clb_unlock(&threads_lock);
 }
 
-bool clb_next_hold_threads(const struct clb_target *target)
+bool clb_next_hold_threads(const struct clb_target *target, int count)
 {
     bool held = false;
     if (target->set_threads == NULL || target->get_threads == NULL)
@@ -234,11 +237,11 @@ bool clb_next_hold_threads(const struct clb_target *target)
         set_threads = target->set_threads;
         get_threads = target->get_threads;
     }
-    /* Only one library is held at a time; one that has one thread already needs no change. */
-    if (set_threads == target->set_threads && threads_before > 1) {
+    /* Only one library is held at a time; one that has so few threads needs no change. */
+    if (set_threads == target->set_threads && threads_before > count) {
         held = true;
         if (holders++ == 0)
-            set_threads(1);
+            set_threads(threads_held = count);
     }
     clb_unlock(&threads_lock);
     return held;
@@ -357,10 +360,10 @@ bool clb_next_is_composed(const struct clb_target *target)
     return target->fallback == 2;
 }
 
-static bool hold_threads(const struct clb_host_blas *host)
+static bool hold_threads(const struct clb_host_blas *host, int count)
 {
     const struct clb_next_blas *next = host->context;
-    return clb_next_hold_threads(next->main);
+    return clb_next_hold_threads(next->main, count);
 }
 
 /* Of the kind: the routine that is called where it is of that kind, otherwise the first one. */

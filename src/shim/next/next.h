@@ -27,7 +27,8 @@ struct clb_target {
     bool optimised;      /* it, or the BLAS that it calls, is an optimised library */
     const char *library; /* file name without its directory, for reports */
     unsigned fallback;   /* 0, or the number of the routine's `others` that is used instead */
-    /* OpenBLAS's functions, in the library that has `function`; NULL: it has none. */
+    /* OpenBLAS's functions, in the library that has `function`; NULL: it has none, or no number for
+     * the whole process to set, as with OpenMP. */
     void (*set_threads)(int count);
     int (*get_threads)(void);
     struct clb_target *link;
@@ -68,9 +69,10 @@ static inline const struct clb_target *clb_next_try(struct clb_next_symbol *symb
 /* Whether the library that has `function` takes 64-bit integers, by its i?amax of that name. */
 bool clb_next_probe_ilp64(void (*function)(void), const char *probe, clb_abi abi);
 
-/* host_blas.c: make the target's library compute with one thread until clb_next_release_threads.
- * False when that is not needed: then don't release. Calls may nest and overlap. */
-bool clb_next_hold_threads(const struct clb_target *target);
+/* host_blas.c: make the target's library compute with so many threads at most, until
+ * clb_next_release_threads. False when that is not needed: then don't release. Calls may nest and
+ * overlap, and then have as many as the first. */
+bool clb_next_hold_threads(const struct clb_target *target, int count);
 void clb_next_release_threads(void);
 /* Called before a call's side is chosen: undo in a forked child what the parent's threads left. */
 extern _Atomic unsigned clb_next_threads_process; /* host_blas.c's alone, and this: */
@@ -131,6 +133,7 @@ struct clb_entry {
     bool compared;    /* for later calls like this one, */
     bool weighed;     /* for the decision to start the device; */
     bool encloses;    /* calls that it makes are inside it; */
+    bool held;        /* the next library has fewer threads meanwhile; */
     bool inside;      /* it is made by another call */
     double on_device; /* seconds that it is predicted to take there, or NaN; */
     double expected;  /* and in the next library, alone */

@@ -4,6 +4,7 @@
  * same reflectors. */
 #include "engine/kernel/kernel.h"
 #include "engine/lapack/lapack.h"
+#include "engine/ocl/helper.h"
 #include "route.h"
 
 #include <stdlib.h>
@@ -65,7 +66,7 @@ static void take_columns(struct clb_run *run, clb_status status)
 }
 
 /* Factor, and for xGESV with `solves` solve with the factors. Where the device is the CPU the next
- * library computes with one thread meanwhile: idle threads of it spin. */
+ * library computes with one thread meanwhile: idle threads of it spin. It leaves a helper CPUs. */
 static clb_status factor(struct clb_run *run, bool solves)
 {
     const struct clb_call *call = run->call;
@@ -73,8 +74,9 @@ static clb_status factor(struct clb_run *run, bool solves)
     if (!make_factors(run))
         return CLB_ERR_NOMEM;
     struct clb_factors *result = &((struct factored *)run->results)->of;
+    const int threads = run->runtime->device.unified ? 1 : clb_helper_leaves();
     const bool held =
-        run->runtime->device.unified && host->hold_threads != NULL && host->hold_threads(host);
+        threads > 0 && host->hold_threads != NULL && host->hold_threads(host, threads);
     clb_status status;
     if (solves)
         status = clb_gesv_run(run->runtime, run->variant, call, host, result, &run->progress);

@@ -1,5 +1,6 @@
 /* The life of a call: described, decided about, run on the device, and finished or declined. */
 #include "engine/kernel/kernel.h"
+#include "engine/ocl/helper.h"
 #include "route.h"
 
 #include <math.h>
@@ -188,6 +189,16 @@ static void decline(struct clb_run *run, clb_reason reason)
         clb_stats_declined(run, reason);
 }
 
+/* A call that may end in the program's xerbla_ is not held. */
+static void hold_threads(const struct clb_run *run, clb_reason reason)
+{
+    struct clb_entry *entry = run->entry;
+    const int count = clb_helper_leaves();
+    entry->held = count > 0 && reason != CLB_REASON_INVALID && entry->target != NULL &&
+                  clb_next_hold_threads(entry->target, count);
+    entry->timed = entry->timed || entry->held;
+}
+
 /* False when the result is wrong, and undone. */
 static bool finish(struct clb_run *run)
 {
@@ -285,6 +296,7 @@ bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
             declined = (struct declined){symbol, run.m, run.n, run.k};
         clb_next_declined = &symbol->next;
         decline(&run, reason);
+        hold_threads(&run, reason);
         if (clb_run_is_predicted(&run))
             clb_history_begin(CLB_SIDE_NEXT, run.alone.next, run.prediction.next);
     }

@@ -198,6 +198,8 @@ void clb_next_end(const struct clb_entry *entry, double begin)
 {
     const double seconds = clb_now() - begin;
     struct stats_sums *of = clb_stats_wanted ? sums_of(entry->symbol) : NULL;
+    if (entry->held)
+        clb_next_release_threads();
     if (of != NULL)
         add(of, SECONDS_NEXT, seconds);
     if (of != NULL && entry->inside)

@@ -532,13 +532,13 @@ static void look_after(struct clb_helper_child *own)
     }
 }
 
-/* Have children build ahead, beside a program two at most, on half of the CPUs; four for
- * `clblas-shim warm dgemm`, whose products are five programs on NVIDIA's devices. */
+/* Have children build ahead, but not beside a program; four for `clblas-shim warm dgemm`, whose
+ * products are five programs on NVIDIA's devices. */
 static void begin_ahead(void)
 {
     const bool polite = getpriority(PRIO_PROCESS, 0) > 0;
-    const int spare = (int)sysconf(_SC_NPROCESSORS_ONLN) / (polite ? 2 : 1) - 1;
-    const int count = limits.ahead >= 0 ? limits.ahead : polite && spare > 2 ? 2 : spare;
+    const int spare = polite ? 0 : (int)sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    const int count = limits.ahead >= 0 ? limits.ahead : spare;
     bool known;
     for (int i = 0; i < count && i < 2 * (shared->last - 1) && i < CLB_MOST_AHEAD; i++) {
         if (fork() != 0)
