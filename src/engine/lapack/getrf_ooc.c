@@ -312,7 +312,7 @@ static clb_status run_with_width(const struct clb_getrf_run *unopened, char *hos
     *begun = run->begun;
     CLB_THEN(status, run_blocks(&ooc));
     if (*begun)
-        status = clb_job_end_transfers(run, status);
+        status = clb_transfer_queue_finish(run->transfers, status);
     CLB_THEN(status, clb_job_complete(run));
     CLB_THEN(status, write_copy(&ooc));
     status = clb_job_end(run, status);

@@ -1,6 +1,8 @@
 /* What the runs of all algorithms have in common, see job.h. */
+#include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
@@ -61,7 +63,7 @@ clb_status clb_job_write_back(struct clb_job *run, const struct clb_dmat *x)
 clb_status clb_job_end(struct clb_job *run, clb_status status)
 {
     if (run->begun)
-        status = clb_job_end_transfers(run, status);
+        status = clb_transfer_queue_finish(run->transfers, status);
     run->idle = clb_workspace_finish(&run->workspace) && !run->stuck;
     return status == CLB_OK ? clb_queue_set_check(run->workspace.queue_set) : status;
 }
@@ -69,7 +71,9 @@ clb_status clb_job_end(struct clb_job *run, clb_status status)
 void clb_job_close(struct clb_job *run)
 {
     if (run->transfers != NULL)
-        clb_job_close_transfers(run);
+        clb_transfer_queue_close(run->transfers, run->idle);
+    free(run->transfers);
+    free(run->transfer);
     if (run->idle)
         clb_job_unwrap(run);
     for (size_t i = 0; i < run->buffers; i++)
@@ -125,8 +129,10 @@ static clb_status apply_step(struct clb_panels *panels, size_t k, size_t width)
         run->discrete && !last ? panels->work->width(panels->context, first) : panels->cols - first;
     clb_status status = panels->work->prepare(panels->context, k, width);
     for (size_t i = 0; first < panels->cols && status == CLB_OK; i++) {
-        if (i < arriving)
-            status = clb_job_await_columns(run, i, &count);
+        if (i < arriving) {
+            count = run->transfer[i].x.cols;
+            status = clb_job_await(run, i);
+        }
         CLB_THEN(status, panels->work->apply(panels->context, k, width, first, count, kept));
         if (status == CLB_OK && i == 0 && run->discrete && !last && !is_in_place(panels, first))
             status = clb_panels_fetch(panels, first);

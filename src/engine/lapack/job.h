@@ -124,15 +124,11 @@ struct clb_transfer *clb_job_add_triangle(struct clb_job *run, bool down, const 
 /* The first column of the caller's matrix after the one that has column j. */
 size_t clb_job_end_of_matrix(const struct clb_job *run, size_t j);
 
-/* Open and start the transfer queue; end it, as clb_transfer_queue_finish; release it. */
+/* Open and start the transfer queue. */
 clb_status clb_job_begin(struct clb_job *run) CLB_MUST_CHECK;
-clb_status clb_job_end_transfers(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
-void clb_job_close_transfers(struct clb_job *run);
 
 /* Let the workspace's queue wait for an upload. In unified memory this and begin do nothing. */
 clb_status clb_job_await(struct clb_job *run, size_t upload) CLB_MUST_CHECK;
-clb_status clb_job_await_columns(struct clb_job *run, size_t upload,
-                                 size_t *columns) CLB_MUST_CHECK;
 /* Let a download begin when the workspace's queue has come here. Downloads are in order. */
 clb_status clb_job_publish(struct clb_job *run, size_t download) CLB_MUST_CHECK;
 /* The number of columns of the caller's matrix that are written, in either kind of memory. */

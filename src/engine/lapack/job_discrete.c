@@ -85,12 +85,6 @@ clb_status clb_job_await(struct clb_job *run, size_t upload)
                          : CLB_OK;
 }
 
-clb_status clb_job_await_columns(struct clb_job *run, size_t upload, size_t *columns)
-{
-    *columns = run->transfer[upload].x.cols;
-    return clb_job_await(run, upload);
-}
-
 clb_status clb_job_publish(struct clb_job *run, size_t download)
 {
     return clb_transfer_queue_release(run->transfers, run->uploads + download,
@@ -107,18 +101,6 @@ size_t clb_job_written(const struct clb_job *run)
         left -= pieces;
     }
     return columns;
-}
-
-clb_status clb_job_end_transfers(struct clb_job *run, clb_status status)
-{
-    return clb_transfer_queue_finish(run->transfers, status);
-}
-
-void clb_job_close_transfers(struct clb_job *run)
-{
-    clb_transfer_queue_close(run->transfers, run->idle);
-    free(run->transfers);
-    free(run->transfer);
 }
 
 /* Groups of columns that get the first step as they arrive, after those of the second panel; at the
