@@ -1,10 +1,10 @@
 /* Checks of the kernels of products, in device memory; their rate, and the link's. */
 #include "check.h"
+#include "host/process.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- products in full, on random data ---- */
 
@@ -306,11 +306,9 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
 static double read_clock(const struct clb_device *device)
 {
     const bool in_process = (device->type & CL_DEVICE_TYPE_CPU) != 0;
-    struct timespec now;
     if (in_process)
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-    clock_gettime(in_process ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return in_process ? clb_cpu_now() : clb_now();
 }
 
 static clb_status write_random(struct full_check *check)
