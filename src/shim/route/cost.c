@@ -122,7 +122,6 @@ int clb_cost_shape_of(const struct clb_cost_call *call)
 bool clb_cost_reference(clb_kind family, clb_precision precision, int shape, double work,
                         struct clb_call *call)
 {
-    static const double zero[2];
     double size[3];
     *call = clb_call_of(clb_routine_of(family, precision, shape >= CLB_COST_ASPECTS));
     for (int i = 0; i < 3; i++)
@@ -141,7 +140,7 @@ bool clb_cost_reference(clb_kind family, clb_precision precision, int shape, dou
             call->nrhs = value;
     }
     clb_call_set_routine(call, call->routine);
-    call->beta = zero;
+    call->beta = clb_scalar_of(precision, 0);
     const struct clb_cost_call cost = clb_cost_describe(call);
     const bool reflects = family == CLB_KIND_ormqr || family == CLB_KIND_orgqr;
     return clb_cost_shape_of(&cost) == shape &&

@@ -9,8 +9,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { MATRICES = 3 };
-
 /* Of a workspace: the most that the shim or LAPACK asks for. */
 #define WORK_COLUMNS 256
 
@@ -18,7 +16,7 @@ enum { MATRICES = 3 };
 static struct arena {
     char *data;
     size_t bytes, filled, real;
-} arenas[MATRICES], workspace, pivots, taus;
+} arenas[CLB_CALL_MATRICES], workspace, pivots, taus;
 
 static void make_room(struct arena *arena, size_t bytes)
 {
@@ -100,7 +98,7 @@ void clb_trial_fill(struct clb_call *call, bool ilp64)
     const size_t size = clb_precision_size(precision),
                  most =
                      clb_max(clb_max(clb_max(call->m, call->n), clb_max(call->k, call->nrhs)), 1);
-    for (int i = 0; i < MATRICES; i++) {
+    for (int i = 0; i < CLB_CALL_MATRICES; i++) {
         struct clb_shape shape;
         if (!clb_call_shape(call, (char)('A' + i), &shape))
             continue;
@@ -131,7 +129,7 @@ void clb_trial_fill(struct clb_call *call, bool ilp64)
 /* What the call before has overwritten. Products leave nothing behind that the next one reads. */
 static void fill_again(const struct clb_call *call)
 {
-    for (int i = 0; i < MATRICES; i++) {
+    for (int i = 0; i < CLB_CALL_MATRICES; i++) {
         struct clb_shape shape;
         if (clb_call_shape(call, (char)('A' + i), &shape) && shape.written &&
             !(i == 2 && clb_signature_has(call, '+')))
@@ -153,13 +151,10 @@ double clb_median(double *values, size_t count)
 
 struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs)
 {
-    static const double one_d[2] = {1}, zero[2];
-    static const float one_s[2] = {1};
     struct clb_call call = {.m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .nrhs = (size_t)nrhs};
     clb_call_set_routine(&call, routine);
-    const bool single = clb_precision_real_size(call.precision) == sizeof(float);
-    call.alpha = single ? (const void *)one_s : one_d;
-    call.beta = zero;
+    call.alpha = clb_scalar_of(call.precision, 1);
+    call.beta = clb_scalar_of(call.precision, 0);
     return call;
 }
 
