@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A caller waits so long without sleeping: waking takes some 0.1 ms in virtual machines. */

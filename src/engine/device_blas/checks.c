@@ -2,9 +2,7 @@
 #include "engine/kernel/check.h"
 #include "potf2.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static struct clb_check systems[CLB_PRECISIONS], panels[CLB_PRECISIONS], blocks[CLB_PRECISIONS];
 const struct clb_workspace *_Atomic clb_known_workspaces[CLB_PRECISIONS];

@@ -6,7 +6,6 @@
 #include "device_blas.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Work-items of a group of the other kernels. */
 #define FOLLOW_GROUP ((size_t)64)

@@ -16,7 +16,6 @@
 #include "engine/transfer/transfer_queue.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- the plan: tiles of C and slabs of the depth ---- */
 

@@ -7,8 +7,6 @@
 #include "check.h"
 #include "kernel.h"
 
-#include <string.h>
-
 /* For wider grids PoCL compiles another version of the kernel, without the grid's size. */
 #define WIDEST_SPECIALISED 65535
 

@@ -23,7 +23,6 @@
  *
  * A result that is not finite is not written, because that may come from zeros outside the
  * triangle: zero times infinity. */
-#include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
 #include <string.h>

@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* ---- which they are ---- */
 

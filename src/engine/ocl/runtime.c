@@ -7,7 +7,6 @@
 #include "store.h"
 #include "host/process.h"
 
-#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>

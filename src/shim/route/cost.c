@@ -8,7 +8,6 @@
 #include "engine/ocl/helper.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- families ---- */
 

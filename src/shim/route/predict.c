@@ -1,7 +1,6 @@
 /* predict: which side computes a call that the history does not know, by predicted times; whether
  * such calls are worth a start of the device; and what calls have taken, for later ones. */
 #include "engine/device_blas/device_blas.h"
-#include "engine/ocl/helper.h"
 #include "host/process.h"
 #include "profile.h"
 #include "route.h"

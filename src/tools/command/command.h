@@ -8,7 +8,6 @@
 #include "host/process.h"
 
 #include <jansson.h>
-#include <sys/types.h>
 
 /* Exit statuses; `run` and `doctor` have others besides. */
 enum {

@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOST_RUNS 15
 /* Seconds: all runs together take little longer; a run that is not repeated. */

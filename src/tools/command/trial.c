@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 /* Of a workspace: the most that the shim or LAPACK asks for. */
 #define WORK_COLUMNS 256

@@ -3,8 +3,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Local memory of a work-group on compute capability 9.0, for which large tiles are worth a try. */
 #define LOCAL_MAX ((size_t)227 * 1024)
