@@ -9,16 +9,6 @@
 
 /* ---- checks that run once ---- */
 
-/* A driver task, because a driver may compile at a kernel's first launch; inside clb_load_begin,
- * because CPU devices load the libraries that they compile. */
-static clb_status run_loading(clb_check_task *task, void *argument)
-{
-    clb_load_begin();
-    clb_status status = task(argument);
-    clb_load_end();
-    return status;
-}
-
 struct attempt {
     struct clb_check *check;
     const char *lost;
@@ -26,10 +16,14 @@ struct attempt {
     _Alignas(max_align_t) char argument[CLB_CHECK_ARGUMENT];
 };
 
+/* A driver task, because a driver may compile at a kernel's first launch; inside clb_load_begin,
+ * because CPU devices load the libraries that they compile. */
 static clb_status judge(struct attempt *attempt)
 {
     struct clb_check *check = attempt->check;
-    clb_status status = run_loading(attempt->task, attempt->argument);
+    clb_load_begin();
+    clb_status status = attempt->task(attempt->argument);
+    clb_load_end();
     if (status == CLB_ERR_BUILD || status == CLB_ERR_LAUNCH || status == CLB_ERR_UNSUPPORTED) {
         clb_log(CLB_LOG_WARN, "%s: %s", attempt->lost, clb_status_name(status));
         status = CLB_ERR_UNSUPPORTED;
