@@ -125,11 +125,9 @@ static bool open_cublas(clb_precision precision, struct clb_queue_set *queue_set
 
 static bool multiply_cublas(size_t m, size_t n, size_t k)
 {
-    const double one_d[2] = {1}, zero[2] = {0};
-    const float one_s[2] = {1};
-    bool single = clb_precision_real_size(use.precision) == sizeof(float);
-    return use.cublas_gemm(use.cublas, 0, 0, (int)m, (int)n, (int)k,
-                           single ? (const void *)one_s : one_d, use.memory[0], (int)m,
+    const void *const one = clb_scalar_of(use.precision, 1);
+    const void *const zero = clb_scalar_of(use.precision, 0);
+    return use.cublas_gemm(use.cublas, 0, 0, (int)m, (int)n, (int)k, one, use.memory[0], (int)m,
                            use.memory[1], (int)k, zero, use.memory[2], (int)m) == 0;
 }
 
