@@ -3,11 +3,6 @@
 
 #include <math.h>
 
-static size_t parts(const struct clb_gemm_variant *variant)
-{
-    return clb_precision_parts(variant->precision);
-}
-
 /* Least depth of a part: its product is written and read once more, which takes about as long as
  * reading the operands of a hundred depths. */
 #define LEAST_PART ((size_t)256)
@@ -20,7 +15,8 @@ size_t clb_part_find_depth(const struct clb_gemm_variant *variant, size_t units,
     if (m == 0 || n == 0 || k == 0)
         return 0;
     if (wanted == 0) {
-        size_t least = clb_max(LEAST_PART / parts(variant), value[CLB_PARAM_MIN_K]);
+        size_t parts = clb_precision_parts(variant->precision);
+        size_t least = clb_max(LEAST_PART / parts, value[CLB_PARAM_MIN_K]);
         wanted = clb_min(units / clb_gemm_tiles(variant, m, n), k / least);
     }
     size_t part = wanted < 2 ? k : clb_round_up(clb_div_up(k, wanted), unit);
@@ -130,7 +126,7 @@ static clb_status sum_parts(struct clb_queue_set *queue_set, const struct clb_ge
                             const struct clb_product *product, struct clb_order order)
 {
     const bool scaled = product->exponents != NULL;
-    const size_t each = parts(variant);
+    const size_t each = clb_precision_parts(variant->precision);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint count = product->part == 0 ? 1 : (cl_uint)clb_div_up(product->k, product->part);
     const clb_scalar factors = clb_product_factors(variant, product);
