@@ -7,13 +7,11 @@
 
 static int threads = 16, least = 16;
 
-void openblas_set_num_threads(int count);
 void openblas_set_num_threads(int count)
 {
     threads = count;
 }
 
-int openblas_get_num_threads(void);
 int openblas_get_num_threads(void)
 {
     return threads;
@@ -22,17 +20,15 @@ int openblas_get_num_threads(void)
 int sched_getaffinity(pid_t process, size_t size, cpu_set_t *set)
 {
     (void)process;
-    CPU_ZERO_S(size, set);
-    for (size_t i = 0; i < 16; i++)
-        CPU_SET_S(i, size, set);
+    memset(set, 0, size);
+    memset(set, 0xff, 2);
     return 0;
 }
 
 PROTOTYPE(dgemm_, double)
 {
-    void *const library = dlopen("libblas.so.3", RTLD_NOW);
     PROTOTYPE((*next), double);
-    *(void **)&next = dlsym(library, "dgemm_");
+    *(void **)&next = dlsym(dlopen("libblas.so.3", RTLD_NOW), "dgemm_");
     least = threads < least ? threads : least;
     next(transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
