@@ -189,12 +189,12 @@ static void decline(struct clb_run *run, clb_reason reason)
         clb_stats_declined(run, reason);
 }
 
-/* A call that may end in the program's xerbla_ is not held. */
-static void hold_threads(const struct clb_run *run, clb_reason reason)
+/* Not of a call that ends in the program's xerbla_, which may jump out of it. */
+static void hold_threads(const struct clb_run *run)
 {
     struct clb_entry *entry = run->entry;
     const int count = clb_helper_leaves();
-    entry->held = count > 0 && reason != CLB_REASON_INVALID && entry->target != NULL &&
+    entry->held = count > 0 && clb_call_first_wrong(run->call) == 0 && entry->target != NULL &&
                   clb_next_hold_threads(entry->target, count);
     entry->timed = entry->timed || entry->held;
 }
@@ -296,7 +296,7 @@ bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
             declined = (struct declined){symbol, run.m, run.n, run.k};
         clb_next_declined = &symbol->next;
         decline(&run, reason);
-        hold_threads(&run, reason);
+        hold_threads(&run);
         if (clb_run_is_predicted(&run))
             clb_history_begin(CLB_SIDE_NEXT, run.alone.next, run.prediction.next);
     }
