@@ -152,8 +152,10 @@ static bool ask(struct child *child, const struct size_order *order, struct clb_
         return false;
     kill(child->id, SIGCONT);
     if (send(child->orders, order, sizeof *order, MSG_NOSIGNAL) != sizeof *order ||
-        recv(child->orders, time, sizeof *time, MSG_WAITALL) != sizeof *time)
-        return end_child(child) && false;
+        recv(child->orders, time, sizeof *time, MSG_WAITALL) != sizeof *time) {
+        (void)end_child(child);
+        return false;
+    }
     kill(child->id, SIGSTOP);
     return time->calls > 0;
 }
