@@ -408,7 +408,7 @@ static void medians(void *unused)
 {
     static struct clb_profile profile;
     static const double millis[] = {90, 11, 10, 30, 12, 10.5, 11.5, 20, 21, 22};
-    static const double medians[] = {90, 11, 11, 11, 12, 11, 11.5, 12, 12, 20};
+    static const double medians[] = {90, 11, 11, 11, 12, 12, 11.5, 11.5, 20, 21};
     (void)unused;
     struct clb_cost_machine machine = machine_of(&cpu, 2);
     machine.profile = &profile;

@@ -39,21 +39,23 @@ bool clb_prediction_is_for_device(const struct clb_prediction *prediction)
 /* ---- entries ---- */
 
 enum {
-    NEEDED = 3,      /* times of a side before they count, */
-    NEEDED_LONG = 2, /* and of long calls */
-    FIRST = 2,       /* the first call that may go to the other side; then */
-    LATER = 8        /* times as many */
+    NEEDED = 2, /* times of a side before they count */
+    FIRST = 2,  /* the first call that may go to the other side; then */
+    LATER = 8   /* times as many */
 };
 
 /* Calls so soon after a change of side are not counted: threads are still waking up, caches have
  * other data. To a call that takes ten times as long that makes no difference. */
-#define SETTLING    1.5e-3
-#define SETTLED     10.0
+#define SETTLING 1.5e-3
+#define SETTLED  10.0
+/* Shorter calls have one time for so long, their mean: a CPU that wakes up for each of a device's
+ * first calls after a pause, of ten or thirty, soon waits for the next one instead. */
+#define PERIOD      3e-3
 #define LEAST_LOSS  0.05 /* of a call's time, that one on the other side is expected to lose */
 #define AT_FIRST    5e-3 /* seconds that may be lost so, */
 #define SHARE       0.01 /* of the time of all calls, */
 #define SHARE_SAVED 0.1  /* and of what calls on the device have saved */
-#define FAR         1.3  /* times as long as on the other side: the row ends */
+#define FAR         0.3  /* of a call's time, or a period, is lost: the row ends */
 
 /* What rows lost or may lose; all calls; what those on the device have saved; under the lock. */
 static double spent, seconds_of_all, saved;
@@ -88,8 +90,7 @@ static struct clb_history_entry *take(const struct clb_history_key *key)
 static double seconds_of(const struct clb_history_entry *entry, clb_side side)
 {
     const struct clb_time *time = &entry->side[side];
-    const unsigned needed = (double)time->seconds >= CLB_HISTORY_LONG ? NEEDED_LONG : NEEDED;
-    return time->count >= needed ? (double)time->seconds : NAN;
+    return time->count >= NEEDED ? (double)time->seconds : NAN;
 }
 
 void clb_history_correct(const struct clb_history_key *key, double work, bool thin,
@@ -135,28 +136,30 @@ static bool is_settled(double took)
 }
 
 /* How many calls go to the other side one after the other, so that enough of them count. */
-static unsigned row_of(double there, bool is_long)
+static unsigned row_of(double there)
 {
-    const unsigned needed = is_long ? NEEDED_LONG : NEEDED;
-    return is_settled(there) ? needed : needed + (unsigned)ceil(SETTLING / fmax(there, 1e-6));
+    const double calls = (SETTLING + NEEDED * PERIOD) / fmax(there, 1e-6);
+    return is_settled(there) ? NEEDED : (unsigned)ceil(fmax(calls, NEEDED + 1));
 }
 
 /* Where the other side is close, and rows are expected to lose little beside all calls. */
 static bool tries_now(struct clb_history_entry *entry, clb_side better, double here, double there)
 {
-    const unsigned row = row_of(there, entry->is_long);
-    const double loss = fmax(there - here, LEAST_LOSS * here);
+    const unsigned row = row_of(there);
+    const double loss = row * fmax(there - here, LEAST_LOSS * here);
     if (entry->left > 0) {
         entry->left--;
         return entry->tried != better;
     }
     if (entry->calls < entry->next || there > CLB_HISTORY_CLOSE * here ||
-        spent + row * loss > AT_FIRST + SHARE * seconds_of_all + SHARE_SAVED * saved)
+        spent + loss > AT_FIRST + SHARE * seconds_of_all + SHARE_SAVED * saved)
         return false;
-    spent += row * loss;
+    spent += loss;
     entry->here = here;
-    entry->loss = loss;
-    entry->left = row - 1;
+    entry->expected = loss;
+    entry->lost = entry->times = 0;
+    /* At most: they may be shorter than was predicted. */
+    entry->left = is_settled(there) ? row - 1 : 2 * row - 1;
     entry->tried = other_than(better);
     entry->next = entry->calls + FIRST;
     return true;
@@ -174,7 +177,6 @@ bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool d
     const double known = seconds_of(entry, better);
     const double here = known > 0 ? known : side_of(alone, better);
     const double there = side_of(alone, other_than(better));
-    entry->is_long = fmin(here, there) >= CLB_HISTORY_LONG;
     entry->calls += calls;
     /* Those that were not asked about. */
     entry->passed += entry->last == better ? here * (calls - 1) : 0;
@@ -191,36 +193,41 @@ bool clb_history_learn(const struct clb_history_key *key, clb_side side, double 
     struct clb_history_entry *entry = take(key);
     const bool in_row = entry->left > 0 && side == entry->tried;
     if (side != entry->last)
-        entry->passed = entry->consecutive = 0;
+        entry->passed = entry->sum = entry->counted = 0;
     entry->last = side;
-    const bool settled = ++entry->consecutive > 1 && entry->passed >= SETTLING;
-    const bool counts = seconds > 0 && (settled || is_settled(seconds));
-    if (counts)
-        clb_time_add(&entry->side[side], seconds);
+    const bool counts = seconds > 0 && (entry->passed >= SETTLING || is_settled(seconds));
+    if (entry->passed > 0 || is_settled(seconds))
+        entry->lost += fmax(0, seconds - entry->here);
+    entry->sum += counts ? seconds : 0;
+    entry->counted += counts;
     entry->passed += fmax(0, seconds);
+    entry->passed = counts ? entry->passed : fmin(entry->passed, SETTLING);
+    if (entry->passed >= SETTLING + PERIOD) {
+        clb_time_add(&entry->side[side], entry->sum / entry->counted);
+        entry->passed = SETTLING;
+        entry->sum = entry->counted = 0;
+        entry->times++;
+    }
     if (in_row) {
         entry->next = LATER * entry->calls;
-        /* Until enough of them count: they may be shorter than was predicted. */
-        entry->left += isnan(seconds) || (entry->left == 0 && isnan(seconds_of(entry, side)));
+        entry->left += isnan(seconds) != 0;
+        if (entry->times >= NEEDED || entry->lost > fmax(PERIOD, FAR * entry->here)) {
+            spent += entry->lost - entry->expected;
+            entry->left = 0;
+        }
         atomic_store_explicit(&entry->trying, entry->left > 0, memory_order_relaxed);
-        spent += fmax(0, seconds - entry->here) - (seconds > 0 ? entry->loss : 0);
-    }
-    if (in_row && (entry->consecutive > 1 || is_settled(seconds)) &&
-        isgreater(seconds, FAR * entry->here)) {
-        spent -= entry->left * entry->loss;
-        entry->left = 0;
     }
     clb_unlock(&lock);
     return counts;
 }
 
 /* The first calls of a work have results checked and memory made. Of the next ones and the
- * prediction itself the factor is the mean; later ones move it by an eighth of what it was off, and
- * by twice it at most: a longer call was disturbed. */
+ * prediction itself the factor is the mean; later ones move it by a thirty-second of what it was
+ * off, and by twice it at most: a longer call was disturbed. */
 #define UNCOUNTED  2
-#define REMEMBERED 8
+#define REMEMBERED 32
 #define MOST_WRONG 2.0
-#define UNNOTICED  0.02F
+#define UNNOTICED  0.05F
 
 void clb_history_learn_work(const struct clb_history_key *key, double seconds, double crowding)
 {

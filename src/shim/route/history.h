@@ -17,9 +17,9 @@ typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
 
 /* ---- seconds ---- */
 
-/* What calls of a kind take. add: the median of the last five counts, of an even number the shorter
- * one in the middle, since a first call takes longer. */
-enum { CLB_TIME_RECENT = 5 };
+/* What calls of a kind take. add: the median of the last three counts, of two the shorter one,
+ * since a first call takes longer. */
+enum { CLB_TIME_RECENT = 3 };
 struct clb_time {
     float seconds; /* 0: not measured */
     unsigned count;
@@ -75,7 +75,7 @@ void clb_history_decide(const struct clb_history_key *key, const struct clb_deci
 void clb_history_ask_anew(void);
 
 /* Takes no lock, needs no guard of the host's state. False: decide the call anew, because none was,
- * another one has taken the place, or what is predicted for this work has moved by more than 2 %.
+ * another one has taken the place, or what is predicted for this work has moved by more than 5 %.
  * Where calls are timed on both sides (`timed`) and these are close, `asks` says that the call may
  * be one for clb_history_tries: each call for the device, of declined ones the first 6 and then
  * every 32nd, which stands for so many `calls`, and all that take long. */
@@ -144,17 +144,18 @@ struct clb_history_entry {
     double model;          /* seconds on the device, not corrected; 0: not predicted */
     unsigned class, valid; /* of its work and shape, and that class's version when predicted */
     unsigned calls, next;  /* so far; the next one that may go to the other side */
-    unsigned left;         /* of a row */
-    double here, loss;     /* seconds on the better side when it began; of a call of it, expected */
+    unsigned left;         /* of a row, at most */
+    unsigned times;        /* that it has found */
+    double here;           /* seconds on the better side when it began */
+    double expected, lost; /* seconds, by the row */
     clb_side tried;        /* by it */
-    clb_side last;         /* that has computed a call, */
-    unsigned consecutive;  /* so many that were timed, */
-    double passed;         /* in so many seconds */
-    bool is_long;
+    clb_side last;         /* that has computed a call; */
+    double passed;         /* seconds of calls since then, or of settled ones since the last time */
+    double sum, counted;   /* of those of them that count: their seconds, and how many */
 };
 
 /* Of a routine's calls of about the same work: the factor of the device's predicted seconds. The
- * version rises when that has moved by more than 2 %. Other fields under the lock. */
+ * version rises when that has moved by more than 5 %. Other fields under the lock. */
 struct clb_history_class {
     _Atomic unsigned version;
     unsigned calls;
