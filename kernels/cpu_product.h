@@ -355,6 +355,7 @@ CLB_INLINE void update_tile(global const real *a, plain_a place, global const re
 #define CLB_SKIP_B_BEGIN 8  /* for p < j + b */
 #define CLB_SKIP_LOWER   16 /* C(i, j) is wanted for i + c >= j */
 #define CLB_SKIP_UPPER   32 /* for i + c <= j */
+#define CLB_SKIP_PIECES  64 /* both operands are in pieces of a depths, which are b apart */
 typedef struct {
     uint kind;
     int a, b, c;
@@ -445,19 +446,21 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
 {
     const uint i0 = (uint)get_group_id(0) * CLB_MC, i1 = min(i0 + CLB_MC, m);
     const uint j0 = (uint)get_group_id(1) * CLB_NC, j1 = min(j0 + CLB_NC, n);
-    const uint kp = round_up(k, CLB_KU);
+    const bool pieces = cut.kind & CLB_SKIP_PIECES;
+    const uint depth = round_up(k, CLB_KU), kp = pieces ? (uint)cut.a : depth;
     vacc panel[CLB_KC / CLB_PARTS * CLB_MV]; /* of an A that is not packed */
 
-    int2 depths = (int2)(0, (int)kp);
+    int2 depths = (int2)(0, (int)depth);
     if (cut.kind != 0)
-        depths = get_depths(cut, i0, i1, CLB_PARTS * j0, CLB_PARTS * j1, kp);
+        depths = get_depths(cut, i0, i1, CLB_PARTS * j0, CLB_PARTS * j1, depth);
 
-    /* Passes of equal depth.  The first applies beta, the others add; k = 0 is one pass of none. */
-    const uint begin = (uint)depths.x, end = min((uint)depths.y, kp);
+    /* Passes of equal depth, or of a piece's.  The first applies beta, the others add; k = 0 is one
+     * pass of none. */
+    const uint begin = (uint)depths.x, end = min((uint)depths.y, depth);
     if (begin > end) /* nothing of it is wanted: what is has depths (clb_gemm_skip) */
         return;
     const uint passes = max((end - begin + CLB_KC - 1) / CLB_KC, 1u);
-    const uint step = round_up((end - begin + passes - 1) / passes, CLB_KU);
+    const uint step = pieces ? kp : round_up((end - begin + passes - 1) / passes, CLB_KU);
     uint p = begin;
     do {
         const uint kc = min(step, end - p);
@@ -474,8 +477,8 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
                 next = prefetch_part(next, lda, kc, tiles, source);
                 if (cut.kind != 0) {
                     /* Passes that begin before the first depth leave beta to a later one. */
-                    depths =
-                        get_depths(cut, i, i + CLB_MR, CLB_PARTS * j, CLB_PARTS * (j + CLB_NR), kp);
+                    depths = get_depths(cut, i, i + CLB_MR, CLB_PARTS * j, CLB_PARTS * (j + CLB_NR),
+                                        depth);
                     first = max(first, (uint)depths.x);
                     last = min(last, (uint)depths.y);
                     begins = first == (uint)depths.x;
@@ -492,5 +495,9 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
             }
         }
         p += kc;
+        if (pieces) { /* p counts the depths before, too */
+            pa += cut.b - (int)(CLB_MW * kp);
+            pb += cut.b - (int)(CLB_MW * kp);
+        }
     } while (p < end);
 }

@@ -214,7 +214,10 @@ enum {
     CLB_SKIP_B_END = 4,   /* B is zero for p > j + b */
     CLB_SKIP_B_BEGIN = 8, /* for p < j + b */
     CLB_SKIP_LOWER = 16,  /* C is wanted for i + c >= j */
-    CLB_SKIP_UPPER = 32   /* for i + c <= j */
+    CLB_SKIP_UPPER = 32,  /* for i + c <= j */
+    /* Both operands are packed in pieces of `a` depths, whole steps, which are `b` complex numbers,
+     * or real ones, apart; only where b is an operand of A's form, without the kinds of A and B. */
+    CLB_SKIP_PIECES = 64
 };
 struct clb_skip {
     unsigned kind; /* 0: the product is computed in full */

@@ -13,10 +13,11 @@
  * block on the CPU; or the device does, halving the panel until the blocks fit into one work-group.
  *
  * Where kernels read both operands from one packed form and the CPU factors diagonal blocks, final
- * panels are kept packed: the update is then a product for each panel before it.
+ * panels are kept packed, and the update reads these one after the other.
  *
  * Unified memory: the CPU copies the triangle to the shim's memory; where it sees that, a panel
- * while the device ends the step before, and of L a final one back in the next step. Discrete
+ * while the device ends the step before, and of L a final one back in the next step, so that two
+ * panels' memory is enough for L where they are kept packed, and stays in the cache. Discrete
  * memory: panels are uploaded while those before them are factored; of U, block rows. Both write
  * back columns from the left, since that is how clb_potrf_resume continues. */
 #include "engine/device_blas/potf2.h"
@@ -35,8 +36,9 @@ struct potrf_run {
     struct clb_potf2 block;
     struct clb_buffer *host_block; /* the CPU's memory for a diagonal block that it factors */
     bool keeps;                    /* final panels are kept packed: */
-    struct clb_buffer *kept;       /* their rows below the diagonal block, one after the other */
-    struct clb_dmat x;             /* n x n; undefined outside the stated triangle */
+    struct clb_buffer *kept;       /* rows below the diagonal blocks */
+    struct clb_dmat x; /* n x n, or two panels: column j is j % x.cols; undefined outside
+                        * the stated triangle */
 };
 
 /* ---- open ---- */
@@ -54,32 +56,29 @@ static bool wants_block(const struct potrf_run *chol)
     return choice == BY_DEVICE || (choice == BY_KIND && !chol->run.runtime->device.unified);
 }
 
-/* Rows of packed panels that begin a block must begin a panel of the kernels. */
+/* Rows of packed panels that begin a block must begin a panel of the kernels, and a panel's depths
+ * be whole steps. */
 static bool may_keep(const struct potrf_run *chol)
 {
     const struct clb_gemm_variant *variant = chol->run.variant;
     return variant->family->has_skip && chol->nb % clb_gemm_unit(variant, CLB_OPERAND_A) == 0 &&
-           !wants_block(chol);
+           chol->nb % clb_gemm_depth_unit(variant) == 0 && !wants_block(chol);
 }
 
-/* Where rows from `row` on of kept panel k are. */
+/* Where rows from `row` on of kept panel k are. All panels have room for all rows. */
 static cl_ulong kept_offset(const struct potrf_run *chol, size_t k, size_t row)
 {
     const struct clb_gemm_variant *variant = chol->run.variant;
-    cl_ulong offset = 0;
-    for (size_t p = 0; p < k; p += chol->nb)
-        offset += clb_packed_offset(variant, CLB_OPERAND_A, chol->n - p - chol->nb, chol->nb);
-    return offset + clb_packed_offset(variant, CLB_OPERAND_A, row - k - chol->nb, chol->nb);
+    return k / chol->nb * clb_packed_offset(variant, CLB_OPERAND_A, chol->n, chol->nb) +
+           clb_packed_offset(variant, CLB_OPERAND_A, row, chol->nb);
 }
 
 static clb_status open_kept(struct potrf_run *chol)
 {
-    const struct clb_gemm_variant *variant = chol->run.variant;
-    size_t bytes = 0;
-    for (size_t k = 0; k + chol->nb < chol->n; k += chol->nb)
-        bytes += clb_packed_bytes(variant, CLB_OPERAND_A, chol->n - k - chol->nb, chol->nb);
-    return chol->keeps && bytes > 0
-               ? clb_job_buffer(&chol->run, CLB_MEMORY_DEVICE, bytes, &chol->kept)
+    const size_t each = clb_packed_bytes(chol->run.variant, CLB_OPERAND_A, chol->n, chol->nb);
+    const size_t panels = (chol->n - 1) / chol->nb;
+    return chol->keeps && panels > 0
+               ? clb_job_buffer(&chol->run, CLB_MEMORY_DEVICE, panels * each, &chol->kept)
                : CLB_OK;
 }
 
@@ -140,6 +139,8 @@ static clb_status potrf_open(struct potrf_run *chol)
     if (chol->keeps)
         CLB_TRY(clb_skip_prepare(chol->run.runtime, chol->run.variant));
     CLB_TRY(clb_job_open(&chol->run, &limits));
+    if (chol->keeps && chol->run.sees && !upper)
+        chol->x.cols = clb_min(n, 2 * chol->nb);
     chol->result->kernel = chol->run.workspace.variant->name;
     clb_status status = open_blocks(chol);
     CLB_THEN(status, clb_job_matrix(&chol->run, &chol->x));
@@ -155,7 +156,7 @@ static struct clb_dmat part(const struct potrf_run *chol, size_t row, size_t col
                             size_t cols)
 {
     return chol->call->upper ? clb_dmat_part(&chol->x, col, row, cols, rows)
-                             : clb_dmat_part(&chol->x, row, col, rows, cols);
+                             : clb_dmat_part(&chol->x, row, col % chol->x.cols, rows, cols);
 }
 
 /* A(row:row+rows, col:col+cols) -= L(row:.., p:p+depth)*L(col:.., p:p+depth)^H. */
@@ -306,67 +307,58 @@ static clb_status keep_panel(struct potrf_run *chol, size_t k)
                               kept_offset(chol, k, first));
 }
 
-/* Subtract the product of kept panel k from A(row:row+rows, col:col+cols), or only its triangle. */
-static clb_status subtract_kept(struct potrf_run *chol, size_t k, size_t row, size_t rows,
-                                size_t col, size_t cols, bool triangle)
+/* A(row:row+rows, k:k+cols) minus the products of all panels before column k, or for the diagonal
+ * block its triangle. */
+static clb_status subtract_kept(struct potrf_run *chol, size_t row, size_t rows, size_t k,
+                                size_t cols)
 {
     const struct clb_workspace *workspace = &chol->run.workspace;
-    const struct clb_dmat c = part(chol, row, col, rows, cols);
-    bool upper = chol->call->upper, complex = clb_precision_parts(chol->run.precision) > 1;
-    const ptrdiff_t below = (ptrdiff_t)row - (ptrdiff_t)col;
-    const struct clb_product product = {.m = c.rows,
-                                        .n = c.cols,
-                                        .k = chol->nb,
-                                        .a = chol->kept->mem,
-                                        .b = chol->kept->mem,
-                                        .a_offset = kept_offset(chol, k, upper ? col : row),
-                                        .b_offset = kept_offset(chol, k, upper ? row : col),
-                                        .b_op_of_a = complex ? CLB_OP_C : CLB_OP_T,
-                                        .c = c.mem,
-                                        .c_offset = c.offset,
-                                        .ldc = c.ld,
-                                        .subtract = true,
-                                        .cut = {.kind = !triangle ? 0U
-                                                        : upper   ? CLB_SKIP_UPPER
-                                                                  : CLB_SKIP_LOWER,
-                                                .c = upper ? -below : below}};
+    const struct clb_dmat c = part(chol, row, k, rows, cols);
+    const bool upper = chol->call->upper;
+    const size_t parts = clb_precision_parts(chol->run.precision);
+    const unsigned triangle = row != k ? 0U : upper ? CLB_SKIP_UPPER : CLB_SKIP_LOWER;
+    const struct clb_product product = {
+        .m = c.rows,
+        .n = c.cols,
+        .k = k,
+        .a = chol->kept->mem,
+        .b = chol->kept->mem,
+        .a_offset = kept_offset(chol, 0, upper ? k : row),
+        .b_offset = kept_offset(chol, 0, upper ? row : k),
+        .b_op_of_a = parts > 1 ? CLB_OP_C : CLB_OP_T,
+        .c = c.mem,
+        .c_offset = c.offset,
+        .ldc = c.ld,
+        .subtract = true,
+        .cut = {.kind = triangle | CLB_SKIP_PIECES,
+                .a = (ptrdiff_t)chol->nb,
+                .b = (ptrdiff_t)(kept_offset(chol, chol->nb, 0) / parts)}};
     return clb_gemm_multiply(workspace->queue_set, workspace->variant, &product,
                              (struct clb_order){.queue = workspace->queue});
-}
-
-/* A(row:row+rows, k:k+cols) minus the products of all panels before column k, or for the diagonal
- * block its triangle, in parts that stay in the cache while panels are subtracted. */
-static clb_status subtract_all(struct potrf_run *chol, size_t row, size_t rows, size_t k,
-                               size_t cols)
-{
-    const struct clb_gemm_variant *variant = chol->run.workspace.variant;
-    size_t cached = variant->tuning.value[CLB_PARAM_CACHED_C] / (chol->run.element * cols);
-    size_t most = clb_min(clb_round_up(cached + 1, chol->nb), chol->run.workspace.max_m);
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < rows && status == CLB_OK; i += most)
-        for (size_t p = 0; p < k && status == CLB_OK; p += chol->nb)
-            status = subtract_kept(chol, p, row + i, clb_min(most, rows - i), k, cols, row == k);
-    return status;
 }
 
 static clb_status update_from_left(struct potrf_run *chol, size_t k, size_t row, size_t rows,
                                    size_t width)
 {
-    return chol->keeps ? subtract_all(chol, row, rows, k, width)
-                       : potrf_update(chol, 0, k, row, rows, k, width);
+    return k == 0        ? CLB_OK
+           : chol->keeps ? subtract_kept(chol, row, rows, k, width)
+                         : potrf_update(chol, 0, k, row, rows, k, width);
 }
 
 /* Copy panels, A(k:n, k:k+width), from the caller's or `out`. False: the CPU does not see them. */
 static bool copy_panels(const struct potrf_run *chol, bool out, size_t k, size_t width)
 {
     const struct clb_call *call = chol->call;
-    const struct clb_dmat x = part(chol, k, k, chol->n - k, width);
-    char *own = clb_job_see(&chol->run, &x);
-    char *theirs = (char *)call->a + (k + k * call->lda) * chol->run.element;
-    if (own != NULL)
+    for (size_t j = k; j < k + width; j += chol->nb) {
+        const struct clb_dmat x = part(chol, j, j, chol->n - j, clb_min(chol->nb, k + width - j));
+        char *own = clb_job_see(&chol->run, &x);
+        char *theirs = (char *)call->a + (j + j * call->lda) * chol->run.element;
+        if (own == NULL)
+            return false;
         clb_copy_trapezoid(call->precision, call->upper, 0, x.rows, x.cols, out ? own : theirs,
                            out ? x.ld : call->lda, out ? theirs : own, out ? call->lda : x.ld);
-    return own != NULL;
+    }
+    return true;
 }
 
 /* The diagonal block is updated first, so that it is factored while the device updates the rest. */
@@ -438,8 +430,12 @@ static clb_status potrf_write_back(struct potrf_run *chol)
     clb_status status = CLB_OK;
     if (cols == 0)
         return CLB_OK;
-    if (!run->discrete)
+    if (!run->discrete &&
+        (chol->call->upper || !copy_panels(chol, true, run->copied, cols - run->copied)))
         return copy_stated(chol, true, cols);
+    run->copied = run->discrete ? 0 : cols;
+    if (!run->discrete)
+        return CLB_OK;
     clb_transfer_queue_shorten(run->transfers, run->uploads + blocks - 1,
                                cols - (blocks - 1) * chol->nb);
     for (size_t i = 0; i < blocks && status == CLB_OK; i++)
