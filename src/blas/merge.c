@@ -42,6 +42,7 @@ void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const u
     const char *from = x;
     char *to = y;
     for (size_t j = 0; j < cols; j++, from += ldx * element, to += ldy * element) {
+        fetch_column(to + ldy * element, rows * element);
         if (element == 4)
             copy_ordered(rows, order, from, to, 4);
         else if (element == 8)

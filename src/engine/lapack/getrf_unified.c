@@ -35,7 +35,7 @@ static void write_columns(void *context, size_t thread, size_t begin, size_t end
         }
         memcpy(to, from, top * element);
         clb_copy_ordered(call->precision, rows - top, 1, order + top, from, 0, to + top * element,
-                         0);
+                         call->lda);
     }
 }
 
