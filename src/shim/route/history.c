@@ -155,7 +155,7 @@ static bool tries_now(struct clb_history_entry *entry, clb_side better, double h
         spent + loss > AT_FIRST + SHARE * seconds_of_all + SHARE_SAVED * saved)
         return false;
     spent += loss;
-    entry->here = here;
+    entry->here = fmax(here, (double)entry->side[better].seconds);
     entry->expected = loss;
     entry->lost = entry->times = 0;
     /* At most: they may be shorter than was predicted. */

@@ -146,7 +146,7 @@ struct clb_history_entry {
     unsigned calls, next;  /* so far; the next one that may go to the other side */
     unsigned left;         /* of a row, at most */
     unsigned times;        /* that it has found */
-    double here;           /* seconds on the better side when it began */
+    double here;           /* seconds on the better side when it began, predicted or measured */
     double expected, lost; /* seconds, by the row */
     clb_side tried;        /* by it */
     clb_side last;         /* that has computed a call; */
