@@ -175,10 +175,67 @@ typedef CLB_JOIN(CLB_REAL, CLB_VL) vec;
 #define CLB_W   (CLB_COMPLEX ? CLB_VL : CLB_V * CLB_VL)
 #define CLB_ROW (CLB_V * CLB_VL)
 
-/* Row i of x holds CLB_W right-hand sides; if complex, the real parts before the imaginary ones. */
+/* Row i of x holds CLB_W right-hand sides; if complex, the real parts before the imaginary ones.
+ * Number q of right-hand side r, of which an element has CLB_PARTS, is here. */
+#define CLB_AT(q, r) ((q) / CLB_PARTS * CLB_ROW + (q) % CLB_PARTS * CLB_VL + (r))
 
-CLB_INLINE void load_tile(real *x, global const real *b, long bi, long br, uint nb, uint width)
+/* Rows become columns. */
+CLB_INLINE void turn(row_piece x[4])
 {
+    const row_piece a = (row_piece)(x[0].s0, x[1].s0, x[0].s1, x[1].s1),
+                    b = (row_piece)(x[2].s0, x[3].s0, x[2].s1, x[3].s1),
+                    c = (row_piece)(x[0].s2, x[1].s2, x[0].s3, x[1].s3),
+                    d = (row_piece)(x[2].s2, x[3].s2, x[2].s3, x[3].s3);
+    x[0] = (row_piece)(a.lo, b.lo);
+    x[1] = (row_piece)(a.hi, b.hi);
+    x[2] = (row_piece)(c.lo, d.lo);
+    x[3] = (row_piece)(c.hi, d.hi);
+}
+
+/* Right-hand sides r ... r + 3, each contiguous, of `numbers` numbers, to x, or `back`. */
+CLB_INLINE void turn_columns(real *x, global real *b, long br, uint r, uint numbers, bool back)
+{
+    const long step = br * CLB_PARTS;
+    global real *const from = b + (long)r * step;
+    uint q = 0;
+    for (; q + 4 <= numbers; q += 4) {
+        row_piece y[4];
+#pragma unroll
+        for (uint e = 0; e < 4; e++)
+            y[e] = back ? vload4(0, x + CLB_AT(q + e, r)) : vload4(0, from + (long)e * step + q);
+        turn(y);
+#pragma unroll
+        for (uint e = 0; e < 4; e++) {
+            if (back)
+                vstore4(y[e], 0, from + (long)e * step + q);
+            else
+                vstore4(y[e], 0, x + CLB_AT(q + e, r));
+        }
+    }
+    for (; q < numbers; q++) {
+        for (uint e = 0; e < 4; e++) {
+            if (back)
+                from[(long)e * step + q] = x[CLB_AT(q, r + e)];
+            else
+                x[CLB_AT(q, r + e)] = from[(long)e * step + q];
+        }
+    }
+}
+
+/* Right-hand sides that are contiguous, as many as a row of x has: four at a time. */
+CLB_INLINE bool turn_tile(real *x, global real *b, long bi, long br, uint nb, uint width, bool back)
+{
+    if (bi != 1 || width < CLB_W || CLB_W % 4 != 0)
+        return false;
+    for (uint r = 0; r < CLB_W; r += 4)
+        turn_columns(x, b, br, r, nb * CLB_PARTS, back);
+    return true;
+}
+
+CLB_INLINE void load_tile(real *x, global real *b, long bi, long br, uint nb, uint width)
+{
+    if (turn_tile(x, b, bi, br, nb, width, false))
+        return;
     if (br == 1 && width == CLB_W) {
         for (uint i = 0; i < nb; i++) {
             global const real *from = b + (long)i * bi * CLB_PARTS;
@@ -209,8 +266,10 @@ CLB_INLINE void load_tile(real *x, global const real *b, long bi, long br, uint 
     }
 }
 
-CLB_INLINE void store_tile(const real *x, global real *b, long bi, long br, uint nb, uint width)
+CLB_INLINE void store_tile(real *x, global real *b, long bi, long br, uint nb, uint width)
 {
+    if (turn_tile(x, b, bi, br, nb, width, true))
+        return;
     if (br == 1 && width == CLB_W) {
         for (uint i = 0; i < nb; i++) {
             global real *to = b + (long)i * bi * CLB_PARTS;
