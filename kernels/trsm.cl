@@ -179,8 +179,8 @@ typedef CLB_JOIN(CLB_REAL, CLB_VL) vec;
  * Number q of right-hand side r, of which an element has CLB_PARTS, is here. */
 #define CLB_AT(q, r) ((q) / CLB_PARTS * CLB_ROW + (q) % CLB_PARTS * CLB_VL + (r))
 
-/* Rows become columns. */
-CLB_INLINE void turn(row_piece x[4])
+/* Four by four numbers, in place. */
+CLB_INLINE void transpose(row_piece x[4])
 {
     const row_piece a = (row_piece)(x[0].s0, x[1].s0, x[0].s1, x[1].s1),
                     b = (row_piece)(x[2].s0, x[3].s0, x[2].s1, x[3].s1),
@@ -193,7 +193,7 @@ CLB_INLINE void turn(row_piece x[4])
 }
 
 /* Right-hand sides r ... r + 3, each contiguous, of `numbers` numbers, to x, or `back`. */
-CLB_INLINE void turn_columns(real *x, global real *b, long br, uint r, uint numbers, bool back)
+CLB_INLINE void transpose_columns(real *x, global real *b, long br, uint r, uint numbers, bool back)
 {
     const long step = br * CLB_PARTS;
     global real *const from = b + (long)r * step;
@@ -203,7 +203,7 @@ CLB_INLINE void turn_columns(real *x, global real *b, long br, uint r, uint numb
 #pragma unroll
         for (uint e = 0; e < 4; e++)
             y[e] = back ? vload4(0, x + CLB_AT(q + e, r)) : vload4(0, from + (long)e * step + q);
-        turn(y);
+        transpose(y);
 #pragma unroll
         for (uint e = 0; e < 4; e++) {
             if (back)
@@ -223,18 +223,19 @@ CLB_INLINE void turn_columns(real *x, global real *b, long br, uint r, uint numb
 }
 
 /* Right-hand sides that are contiguous, as many as a row of x has: four at a time. */
-CLB_INLINE bool turn_tile(real *x, global real *b, long bi, long br, uint nb, uint width, bool back)
+CLB_INLINE bool transpose_tile(real *x, global real *b, long bi, long br, uint nb, uint width,
+                               bool back)
 {
     if (bi != 1 || width < CLB_W || CLB_W % 4 != 0)
         return false;
     for (uint r = 0; r < CLB_W; r += 4)
-        turn_columns(x, b, br, r, nb * CLB_PARTS, back);
+        transpose_columns(x, b, br, r, nb * CLB_PARTS, back);
     return true;
 }
 
 CLB_INLINE void load_tile(real *x, global real *b, long bi, long br, uint nb, uint width)
 {
-    if (turn_tile(x, b, bi, br, nb, width, false))
+    if (transpose_tile(x, b, bi, br, nb, width, false))
         return;
     if (br == 1 && width == CLB_W) {
         for (uint i = 0; i < nb; i++) {
@@ -268,7 +269,7 @@ CLB_INLINE void load_tile(real *x, global real *b, long bi, long br, uint nb, ui
 
 CLB_INLINE void store_tile(real *x, global real *b, long bi, long br, uint nb, uint width)
 {
-    if (turn_tile(x, b, bi, br, nb, width, true))
+    if (transpose_tile(x, b, bi, br, nb, width, true))
         return;
     if (br == 1 && width == CLB_W) {
         for (uint i = 0; i < nb; i++) {

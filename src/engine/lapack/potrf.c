@@ -430,12 +430,12 @@ static clb_status potrf_write_back(struct potrf_run *chol)
     clb_status status = CLB_OK;
     if (cols == 0)
         return CLB_OK;
-    if (!run->discrete &&
-        (chol->call->upper || !copy_panels(chol, true, run->copied, cols - run->copied)))
-        return copy_stated(chol, true, cols);
-    run->copied = run->discrete ? 0 : cols;
-    if (!run->discrete)
+    if (!run->discrete) {
+        if (chol->call->upper || !copy_panels(chol, true, run->copied, cols - run->copied))
+            return copy_stated(chol, true, cols);
+        run->copied = cols;
         return CLB_OK;
+    }
     clb_transfer_queue_shorten(run->transfers, run->uploads + blocks - 1,
                                cols - (blocks - 1) * chol->nb);
     for (size_t i = 0; i < blocks && status == CLB_OK; i++)
