@@ -226,7 +226,7 @@ CLB_INLINE void transpose_columns(real *x, global real *b, long br, uint r, uint
 CLB_INLINE bool transpose_tile(real *x, global real *b, long bi, long br, uint nb, uint width,
                                bool back)
 {
-    if (bi != 1 || width < CLB_W || CLB_W % 4 != 0)
+    if (CLB_W % 4 != 0 || bi != 1 || width < CLB_W)
         return false;
     for (uint r = 0; r < CLB_W; r += 4)
         transpose_columns(x, b, br, r, nb * CLB_PARTS, back);
