@@ -239,7 +239,7 @@ static void plans_in_place(void *seed)
         uint64_t available = random_extent(seed, (size_t)1 << 36);
         uint64_t max_alloc = random_below(seed, 20) == 0 ? 0 : random_extent(seed, (size_t)1 << 34);
         struct clb_gemm_plan plan, plenty;
-        if (clb_gemm_make_plan(&variant, &problem, available, max_alloc, &plan) != CLB_OK) {
+        if (clb_gemm_make_plan(&variant, 2, &problem, available, max_alloc, &plan) != CLB_OK) {
             declined++;
             continue;
         }
@@ -247,7 +247,7 @@ static void plans_in_place(void *seed)
         check_plan(&variant, &problem, &plan, available, max_alloc);
         if (small)
             check_tiles(&plan, &problem);
-        expect(clb_gemm_make_plan(&variant, &problem, 2 * available, max_alloc, &plenty) ==
+        expect(clb_gemm_make_plan(&variant, 2, &problem, 2 * available, max_alloc, &plenty) ==
                        CLB_OK &&
                    plenty.slab == plan.slab && plenty.slabs == plan.slabs,
                "more memory changes the slabs");
@@ -622,7 +622,7 @@ static void in_place(void *argument)
             usleep(1000);
         clb_driver_set_time_limit(INFINITY);
         expect(clb_direct_prepare(variant) == CLB_OK, "B is never read in place");
-        expect(clb_gemm_make_plan(variant, &problem, SIZE_MAX, SIZE_MAX, &plan) == CLB_OK &&
+        expect(clb_gemm_make_plan(variant, 2, &problem, SIZE_MAX, SIZE_MAX, &plan) == CLB_OK &&
                    plan.direct && plan.raw == (g.transa == CLB_OP_N),
                "B is packed, or A");
         expect(clb_gemm_run(runtime, variant, &problem, &progress) == CLB_OK, "in place");

@@ -205,7 +205,7 @@ struct clb_gemm_plan {
 
 /* Make the plan for at most `available` bytes of device memory and buffers of at most `max_alloc`
  * bytes; CLB_ERR_NOMEM when even the smallest tiles need more. */
-clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
+clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant, size_t units,
                               const struct clb_gemm *problem, uint64_t available,
                               uint64_t max_alloc, struct clb_gemm_plan *plan) CLB_MUST_CHECK;
 

@@ -133,7 +133,8 @@ static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_
     return variant->family->has_skip && width > most && width / 2 <= most;
 }
 
-static struct planner get_planner(const struct clb_gemm_variant *variant,
+/* A device of one unit, whose products the merging of tiles takes time from, gets wider ones. */
+static struct planner get_planner(const struct clb_gemm_variant *variant, size_t units,
                                   const struct clb_gemm *problem, uint64_t max_alloc)
 {
     const size_t *value = variant->tuning.value;
@@ -143,7 +144,7 @@ static struct planner get_planner(const struct clb_gemm_variant *variant,
         .unit = {clb_gemm_unit(variant, CLB_OPERAND_A), clb_gemm_unit(variant, CLB_OPERAND_B)},
         .square = problem->region != CLB_REGION_FULL,
         .whole = {clb_gemm_has_whole_columns(problem), clb_gemm_has_whole_rows(problem)},
-        .tile = {value[CLB_PARAM_TM], value[CLB_PARAM_TN]},
+        .tile = {value[CLB_PARAM_TM], value[CLB_PARAM_TN] * (units == 1 ? 2 : 1)},
         .max_alloc = max_alloc};
     if (planner.square)
         planner.unit[0] = planner.unit[1] = clb_gemm_square_unit(variant);
@@ -199,7 +200,7 @@ static bool plan_within(const struct planner *planner, struct clb_gemm_plan *pla
 }
 
 /* The program needs the memory, too: prefers a plan with 64 MiB and a tenth of the operands. */
-clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
+clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant, size_t units,
                               const struct clb_gemm *problem, uint64_t available,
                               uint64_t max_alloc, struct clb_gemm_plan *plan)
 {
@@ -209,7 +210,7 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
                                                  clb_gemm_depth_unit(variant)),
                                .direct = plan_is_direct(variant, problem)};
     plan->raw = plan->direct && problem->a[0].op == CLB_OP_N && problem->n <= MOST_RAW;
-    struct planner planner = get_planner(variant, problem, max_alloc);
+    struct planner planner = get_planner(variant, units, problem, max_alloc);
     planner.budget = modest;
     if (modest < available && plan_within(&planner, plan))
         return CLB_OK;
@@ -760,8 +761,9 @@ clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_ge
 {
     struct unified_run run = {.runtime = runtime, .variant = variant, .problem = problem};
     progress->kernel = variant->name;
-    clb_status status = clb_gemm_make_plan(variant, problem, clb_memory_available(runtime),
-                                           runtime->device.max_alloc, &run.plan);
+    clb_status status =
+        clb_gemm_make_plan(variant, runtime->device.units, problem, clb_memory_available(runtime),
+                           runtime->device.max_alloc, &run.plan);
     /* Streamed operands are expanded a piece at a time. */
     if (status != CLB_OK)
         return clb_gemm_expanded_bytes(variant, problem, 1) > 0 ? CLB_ERR_UNSUPPORTED : status;
