@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What a program's run under the shim was like, next to one without.
 
 usage: compare.py DIRECTORY

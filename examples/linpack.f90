@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: BSD-3-Clause
 ! A program that knows nothing of the shim: solves A*x = b as the LINPACK benchmark does, by a blocked
 ! LU factorisation with partial pivoting whose updates are dgemm.
 !

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A program that knows nothing of the shim: products of random matrices with numpy.
 
 usage: matmul.py DIRECTORY [N]

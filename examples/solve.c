@@ -2,7 +2,7 @@
  * times each, and prints what that took.
  *
  * gcc -O2 -o solve examples/solve.c -l:liblapack.so.3 -l:libblas.so.3 -lm
- * ./solve N */
+ * ./solve N SPDX-License-Identifier: BSD-3-Clause */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Eigenvalues of a symmetric matrix (dsyevd) and singular values of a general one (dgesdd), with vectors.
 The shim has neither, but LAPACK's own routines call products, triangular products and reflectors by
 name, and those go to the device.

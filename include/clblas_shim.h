@@ -1,4 +1,4 @@
-/* clblas_shim.h: control and reporting API of clblas-shim.
+/* clblas_shim.h: control and reporting API of clblas-shim. SPDX-License-Identifier: BSD-3-Clause
  *
  * The BLAS and LAPACK routines need no header of ours: declare them as for any other library. A
  * program that may run without the shim looks these functions up with dlsym. */

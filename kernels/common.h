@@ -1,4 +1,5 @@
-/* What every kernel file begins with: its precision, and names that depend on it. The host defines
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What every kernel file begins with: its precision, and names that depend on it. The host defines
  *   CLB_DOUBLE   0: float, 1: double
  *   CLB_COMPLEX  1: the caller's elements are complex numbers, interleaved pairs (re, im) */
 

@@ -1,5 +1,5 @@
 /* The product of packed panels for gemm_cpu.cl: micro-tiles in registers, and a work-group's block
- * of C. */
+ * of C. SPDX-License-Identifier: BSD-3-Clause */
 
 /* Where B is. */
 #define CLB_B_PACKED    0

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # embed.sh FILE.cl: a C file on standard output that holds the kernel file as a byte array, the files that it includes
 # in their places (and what those include, relative to its folder), with #line directives so that build logs name the
 # file. It defines clb_kernel_FILE for .../kernels/FILE.cl, and kernel_FOLDER_FILE for a file of another folder.

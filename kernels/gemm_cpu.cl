@@ -1,8 +1,7 @@
-/*
- * GEMM for OpenCL devices that are CPUs (PoCL): one work-item per work-group, operands packed into
+/* GEMM for OpenCL devices that are CPUs (PoCL): one work-item per work-group, operands packed into
  * panels, a register micro-tile of vector accumulators.  It differs from the portable family in
  * that it uses neither local memory nor barriers, which CPU devices emulate through memory.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  *   C = alpha*A*B + beta*C,   A m x k, B k x n, C m x n column-major
  *
  * Packed layout (private to this file and those it includes).  An operand of width w (the rows of

@@ -1,6 +1,5 @@
-/*
- * Single-precision GEMM on the bf16 tensor cores of compute capability 8.0 and later (mma.sync).
- *
+/* Single-precision GEMM on the bf16 tensor cores of compute capability 8.0 and later (mma.sync).
+ * SPDX-License-Identifier: BSD-3-Clause
  * Each operand element is split into three bf16 pieces: see nv_bf16.h. All eight products are
  * taken, because with six an entry of C that one product dominates is less accurate than plain
  * FMA's. The tensor core truncates its sums, so it adds up CLB_KU depths only: the small products,

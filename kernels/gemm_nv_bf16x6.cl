@@ -1,6 +1,5 @@
-/*
- * Single-precision GEMM on the bf16 tensor cores of compute capability 9.0 (wgmma).
- *
+/* Single-precision GEMM on the bf16 tensor cores of compute capability 9.0 (wgmma).
+ * SPDX-License-Identifier: BSD-3-Clause
  * Each operand element is split into three bf16 pieces: see nv_bf16.h. The tensor core truncates
  * its sums, so it adds up CLB_KU depths only, small products first and x1*y1 apart from them, and
  * its results are then added in registers with rounding. Under k = 32 use the FMA kernel.

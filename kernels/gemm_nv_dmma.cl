@@ -1,7 +1,6 @@
-/*
- * Double-precision GEMM on NVIDIA's FP64 tensor cores. The unit rounds each fused multiply-add as
+/* Double-precision GEMM on NVIDIA's FP64 tensor cores. The unit rounds each fused multiply-add as
  * IEEE does, so accuracy is plain FMA's.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * CLB_COPY = 1 is for compute capability 9.0 and later: bulk copies and mma.sync m16n8k16. 2 is for
  * 8.0 and later: copies of 16 bytes and m8n8k4, two of which side by side are 4 depths of the
  * other; packing is the same.

@@ -1,7 +1,6 @@
-/*
- * Single-precision GEMM for the `fast` mode, on the fp16 tensor cores of compute capability 9.0
+/* Single-precision GEMM for the `fast` mode, on the fp16 tensor cores of compute capability 9.0
  * (wgmma).
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * Each element, scaled by the power of two of its packed block, is x1 + x2 * 2^-11 with two fp16
  * pieces, up to 2^-24 of its magnitude; the product is x1*y1 + 2^-11 (x1*y2 + x2*y1). Not exact:
  * A*I may differ from A in the last bits. The tensor core truncates its sums, so it adds up CLB_KU

@@ -1,7 +1,6 @@
-/*
- * GEMM by plain fused multiply-add: any OpenCL 1.2 GPU, float or double. The `strict` path and the
+/* GEMM by plain fused multiply-add: any OpenCL 1.2 GPU, float or double. The `strict` path and the
  * fallback of the split kernels.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand; beta = CLB_IN_ORDER see
  * below.
  *

@@ -5,7 +5,7 @@
  * between work-items. A work-item tracks the position that the interchanges so far give its row,
  * writes finished elements to `aside`, and copies them to that position of the matrix at the end.
  * For each column all work-groups agree on the pivot: each publishes its best row and reads those
- * of all groups, chooses the best of them, and eliminates.
+ * of all groups, chooses the best of them, and eliminates. SPDX-License-Identifier: BSD-3-Clause
  *
  * Work-groups: ceil(m / CLB_PANEL_WG), one-dimensional. If there is more than one they wait for
  * each other, so all must be resident: never more groups than the device has compute units, never

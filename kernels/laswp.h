@@ -1,6 +1,5 @@
-/*
- * Copies between places of column-major matrices.
- *
+/* Copies between places of column-major matrices.
+ * SPDX-License-Identifier: BSD-3-Clause
  * Row interchanges are a list of moves: element `from` of a column is copied to place `to`, and all
  * are read before any is written. A step of LU with nb interchanges is at most 2*nb moves, of which
  * the first nb, to the top rows, are written side by side.

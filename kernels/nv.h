@@ -2,7 +2,7 @@
  * behind common.h and operand.h. From gemm.def:
  *   CLB_MR, CLB_NR  tile of C of one work-group
  *   CLB_KU          depth of one stage
- *   CLB_STAGES      stages in local memory */
+ *   CLB_STAGES      stages in local memory SPDX-License-Identifier: BSD-3-Clause */
 
 /* 1: NVIDIA's instructions in plain OpenCL C, for tests on other devices. */
 #ifndef CLB_EMULATE

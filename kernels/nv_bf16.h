@@ -1,4 +1,5 @@
-/* Single precision in exact bf16 pieces: splitting and packing. Included behind nv.h, where
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Single precision in exact bf16 pieces: splitting and packing. Included behind nv.h, where
  * CLB_PIECE(width) and CLB_TAIL are defined.
  *
  * Each element is the exact sum of three bf16 pieces, x = x1 + x2 + x3 (8 significant bits each,

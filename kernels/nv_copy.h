@@ -6,7 +6,7 @@
  * cast to uint. CLB_COPY = 2, compute capability 8.0 and later: each work-item copies 16 bytes at a
  * time and waits for its own copies; a barrier of the work-group behind that makes all of them
  * visible.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 
 #ifndef CLB_EMULATE
 #define CLB_EMULATE 0

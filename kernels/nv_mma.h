@@ -1,4 +1,5 @@
-/* Tensor instructions of a warp (mma.sync), and what they do in plain OpenCL C.
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Tensor instructions of a warp (mma.sync), and what they do in plain OpenCL C.
  *
  * Fragments, in the PTX manual's terms, with g = lane / 4 and t = lane % 4:
  *   m8n8k4, f64     a: (g, t) of A. b: (t, g) of B. c0, c1: (g, 2t), (g, 2t + 1) of C.

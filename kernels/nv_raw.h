@@ -7,7 +7,7 @@
  * A block is sparse when its tail has the number of its step, from 1. *flag as in nv_bf16.h.
  *
  * Launch: local 512, global 512 * ceil(m/CLB_MR) * ceil(n/CLB_NR) * parts
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 
 #ifndef CLB_TURNED
 #define CLB_TURNED 0

@@ -4,7 +4,7 @@
  * of the packing kernels are computed so; the other kernels know nothing of it.
  *
  * Launch: local CLB_PACK_WG, any number of groups.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 

@@ -5,7 +5,7 @@
  * A piece of a block is made of chunks of 8 depths of a row, 16 bytes, and all rows' chunks of the
  * same depths follow each other: 8 are a core matrix without swizzle. Behind the pieces a block has
  * CLB_TAIL bytes.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 
 /* CLB_RAW: two warpgroups multiply, two fetch. */
 #ifndef CLB_RAW

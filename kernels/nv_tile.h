@@ -1,6 +1,6 @@
 /* A tile of C that a work-item holds as fragments of tensor instructions in single precision: 16 x
  * 8 of C each, 4 elements of a work-item, CLB_FN fragments in a row, CLB_ACC elements in all.
- * Included where those are defined. */
+ * Included where those are defined. SPDX-License-Identifier: BSD-3-Clause */
 
 static inline void clear(float d[CLB_ACC])
 {

@@ -1,5 +1,5 @@
 /* The tile of C of a warp, CLB_WARP_M x CLB_WARP_N of gemm.def, for the families in which each warp
- * multiplies on its own (mma.sync). Included behind nv.h. */
+ * multiplies on its own (mma.sync). Included behind nv.h. SPDX-License-Identifier: BSD-3-Clause */
 
 /* Warps of a work-group; they lie side by side in columns of CLB_WARPS_M. */
 #define CLB_WARPS_M (CLB_MR / CLB_WARP_M)

@@ -1,4 +1,5 @@
-/* The product of the split families on the warpgroups of compute capability 9.0: 384 work-items,
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The product of the split families on the warpgroups of compute capability 9.0: 384 work-items,
  * two warpgroups multiply 64 rows each, one work-item of the third fetches.
  *
  * Included behind nv_split.h, nv_copy.h, nv_mma.h and nv_tile.h, where CLB_TYPE is "bf16" or "f16".

@@ -4,7 +4,7 @@
  * m x k, as 2m x 2k with a block [re -im; im re] for each element, B, k x n, as 2k x n with the
  * rows re and im in turn. The caller's offsets, leading dimension and sizes count complex elements;
  * the packed operand's, and clb_gemm's m and k, are those of the real one.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 
 /*
  * Element (i, p) of an operand of which (0, 0) is at src: at i*di + p*dp. Of a complex operand, re

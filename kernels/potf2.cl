@@ -1,7 +1,6 @@
-/*
- * A small diagonal block of Cholesky's factorisation, A = L*L^H, factored by one work-group in
+/* A small diagonal block of Cholesky's factorisation, A = L*L^H, factored by one work-group in
  * local memory: right-looking, a column at a time.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * A(i, p) is x[x_off + i*xi + p*xp] for i >= p; offsets and strides count elements. For A = U^H*U
  * the caller exchanges the strides, and L is U^T, since that is the factor of conj(A). Imaginary
  * parts on the diagonal are not read and are set to zero.

@@ -2,7 +2,7 @@
  * where CLB_WG is defined. From gemm.def:
  *   CLB_GROUP    tile rows that are walked together, so that their panels of A stay in the device's
  *                cache
- *   CLB_PACK_WG  work-items of a packing kernel's group */
+ *   CLB_PACK_WG  work-items of a packing kernel's group SPDX-License-Identifier: BSD-3-Clause */
 
 #define CLB_PACK_KERNEL CLB_KERNEL_OF(CLB_PACK_WG)
 #define CLB_GEMM_KERNEL CLB_KERNEL_OF(CLB_WG)

@@ -1,6 +1,5 @@
-/*
- * Triangular systems T*X = B with a diagonal block T and many right-hand sides, by substitution.
- *
+/* Triangular systems T*X = B with a diagonal block T and many right-hand sides, by substitution.
+ * SPDX-License-Identifier: BSD-3-Clause
  * T is lower triangular in the order of elimination: the host reverses indices, transposes and
  * conjugates by strides, so that every case of BLAS's xTRSM becomes this one. Elements are divided
  * by those of T's diagonal, not multiplied by inverses, so the error is that of substitution.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # CLB_APPEND_CFLAG(VARIABLE, FLAG)
 # Append FLAG when the compiler takes it without a warning.
 AC_DEFUN([CLB_APPEND_CFLAG], [

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # CLB_NEXT_LIBRARIES
 # The sonames that stand for the next BLAS, LAPACK and LAPACKE when a program brings none.
 AC_DEFUN([CLB_NEXT_LIBRARIES], [

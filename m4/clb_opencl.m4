@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # CLB_OPENCL_HEADERS
 # The OpenCL headers, by pkg-config where it knows them. Nothing is linked: the ICD loader is opened
 # at the first call that is worth offloading.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # small_blocks SOURCE-FOLDER: the parameters with which small matrices walk through every blocked path, of
 # those that this version has.
 small_blocks()

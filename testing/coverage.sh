@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # How much of src/ do the tests run? Builds a tree with gcc's counters, runs its tests, and prints the lines
 # that hold code and those that ran, by folder and in all, and the functions that never ran. On demand: half an
 # hour.
@@ -21,12 +22,12 @@ while [ $# -gt 0 ]; do
     --again) again=1 ;;
     --report) report=1 ;;
     --source) source=$(cd "$2" && pwd); shift ;;
-    --*) sed -n '2,/^set/s/^# \?//p' "$0" >&2; exit 2 ;;
+    --*) sed -n '3,/^set/s/^# \?//p' "$0" >&2; exit 2 ;;
     *) break ;;
     esac
     shift
 done
-[ $# -gt 0 ] || { sed -n '2,/^set/s/^# \?//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '3,/^set/s/^# \?//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 cd "$1"
 shift

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The log driver of all tests: automake's for TAP, in two turns at a time, and a line when a test has ended.
 #
 # Each test may use all CPUs, its limits of time allow for one neighbour, and some watch the time, threads or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The environment of every test; sourced by AM_TESTS_ENVIRONMENT with srcdir set.
 for variable in $(env | sed -n 's/^\(CLBLAS_SHIM[A-Z_]*\)=.*/\1/p'); do
     unset "$variable"

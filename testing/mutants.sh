@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Do the tests notice? Plants one defect after the other in a copy of the sources and runs the tests of `make
 # check` that should fail. On demand, not part of any target: minutes for each.
 #

@@ -4,7 +4,7 @@
  * multiple of 64. The last parameters and the first statement of each kernel tell the host whether
  * the launch was carried out, as in all kernels of the library; they cost nothing. A product and a
  * sum are written as such: the compiler fuses them where the device has that, and fma() is slow
- * where it has not. */
+ * where it has not. SPDX-License-Identifier: BSD-3-Clause */
 #include "../../kernels/common.h"
 
 /* Each rung of the product computes C = A*B. */

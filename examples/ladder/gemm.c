@@ -1,4 +1,4 @@
-/* The rungs of the product: gemm.cl. */
+/* The rungs of the product: gemm.cl. SPDX-License-Identifier: BSD-3-Clause */
 #include "ladder.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The product on the ladder, C = A*B, from the text-book's loop up. docs/ladder.md walks through
- * it; gemm.c launches it. */
+ * it; gemm.c launches it. SPDX-License-Identifier: BSD-3-Clause */
 #include "blocks.h"
 
 /* Rung 1: a work-item for each element, the sum in global memory. */

@@ -1,5 +1,5 @@
 /* clblas-shim ladder: the kernels of this folder, checked and timed. docs/ladder.md walks through
- * them. The clblas-shim command starts this program. */
+ * them. The clblas-shim command starts this program. SPDX-License-Identifier: BSD-3-Clause */
 #include "ladder.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* ladder: what the rungs of the product and of LU share. */
+/* ladder: what the rungs of the product and of LU share. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef LADDER_H
 #define LADDER_H
 

@@ -1,5 +1,5 @@
 /* The rungs of the LU factorisation: lu.cl. All pivot as LAPACK does, and all are
- * timed from and to ordinary memory. */
+ * timed from and to ordinary memory. SPDX-License-Identifier: BSD-3-Clause */
 #include "ladder.h"
 #include "shim/next/next.h"
 

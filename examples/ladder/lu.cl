@@ -1,5 +1,5 @@
 /* The LU factorisation on the ladder, P*A = L*U by partial pivoting, in place. docs/ladder.md walks
- * through it; lu.c launches it. */
+ * through it; lu.c launches it. SPDX-License-Identifier: BSD-3-Clause */
 #include "blocks.h"
 
 /* The columns of a panel, that of a block of the trailing update, and the work-items that look for

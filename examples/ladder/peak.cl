@@ -1,4 +1,5 @@
-/* The bound of the ladder: nothing but fused multiply-adds of registers, in as many independent
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The bound of the ladder: nothing but fused multiply-adds of registers, in as many independent
  * chains as any device needs to keep its units busy. Tensor cores are not in it. */
 #include "../../kernels/common.h"
 

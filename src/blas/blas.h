@@ -2,7 +2,7 @@
  * with the caller's matrices.
  *
  * Matrices belong to the caller and are column-major in host memory; of a rows x cols operand only
- * its (cols-1)*ld + rows elements are touched. */
+ * its (cols-1)*ld + rows elements are touched. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_BLAS_H
 #define CLB_BLAS_H
 

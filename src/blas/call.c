@@ -1,4 +1,5 @@
-/* The table of routines, and what its signatures say of calls: sizes, shapes, checks. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The table of routines, and what its signatures say of calls: sizes, shapes, checks. */
 #include "blas.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Calls that are made of others, parts and column-major forms; and their text for the log. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Calls that are made of others, parts and column-major forms; and their text for the log. */
 #include "blas.h"
 
 #include <stdio.h>

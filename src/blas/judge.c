@@ -1,4 +1,4 @@
-/* The call, the vectors and the judgement: see judge.h. */
+/* The call, the vectors and the judgement: see judge.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "judging.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * applied to vectors: sums that are compared entry by entry within the error bound of the
  * algorithm, which is summed beside them (operator.h). Each matrix is read once for the scales of
  * its columns and once for all vectors. Entries that may overflow or have NaN or infinity in their
- * sums are not judged. */
+ * sums are not judged. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_JUDGE_H
 #define CLB_JUDGE_H
 

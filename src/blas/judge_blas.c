@@ -1,4 +1,4 @@
-/* What products and triangular systems must satisfy. */
+/* What products and triangular systems must satisfy. SPDX-License-Identifier: BSD-3-Clause */
 #include "judging.h"
 
 /* ---- products ---- */

@@ -1,4 +1,4 @@
-/* What factorisations, what is solved by them, and inverses must satisfy. */
+/* What factors, solutions and inverses must satisfy. SPDX-License-Identifier: BSD-3-Clause */
 #include "judging.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* judging: what the formulas of judge_blas.c and judge_lapack.c are made of (judge.c). */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * judging: what the formulas of judge_blas.c and judge_lapack.c are made of (judge.c). */
 #ifndef CLB_JUDGING_H
 #define CLB_JUDGING_H
 

@@ -1,4 +1,5 @@
-/* Writing results to the caller's matrix, and which parts of them are written. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Writing results to the caller's matrix, and which parts of them are written. */
 #include "blas.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Template: C = alpha*P + beta*C for one real type (CLB_REAL, CLB_MERGE, CLB_FINITE) and for the
  * complex type over it (CLB_MERGE_COMPLEX). The common cases, bound by memory bandwidth, have loops
- * of their own, which the compiler vectorises. */
+ * of their own, which the compiler vectorises. SPDX-License-Identifier: BSD-3-Clause */
 static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restrict p, size_t ldp,
                       CLB_REAL beta, CLB_REAL *restrict c, size_t ldc)
 {

@@ -1,6 +1,6 @@
 /* Pieces of columns are converted to double, so that there is one kernel for real and one for
  * complex matrices; sums are taken by pieces and blocks of columns, so that their own errors are
- * far below those that are looked for. */
+ * far below those that are looked for. SPDX-License-Identifier: BSD-3-Clause */
 #include "operator.h"
 
 #include <stdatomic.h>

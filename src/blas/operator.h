@@ -3,7 +3,7 @@
  *
  * Each function reads its matrix once: several vectors are applied in one pass, and large matrices
  * are shared out in tiles between the calling thread and free worker threads (none inside a
- * parallel region of the program). */
+ * parallel region of the program). SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_OPERATOR_H
 #define CLB_OPERATOR_H
 

@@ -1,4 +1,4 @@
-/* Transposes, copies of triangles, and the search for NaN and infinity. */
+/* Transposes, triangles; search for NaN and infinity. SPDX-License-Identifier: BSD-3-Clause */
 #include "blas.h"
 
 #include <stdatomic.h>

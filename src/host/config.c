@@ -1,4 +1,5 @@
-/* The configuration: read once from the environment at the first intercepted call. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The configuration: read once from the environment at the first intercepted call. */
 #include "process.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* Non-temporal copies of data that will not be read soon: the written cache lines are not fetched
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Non-temporal copies of data that will not be read soon: the written cache lines are not fetched
  * first, and no other data is evicted. The source is prefetched by instructions, because the
  * hardware prefetchers stop at each page and short runs are on a page each. */
 #include "host.h"

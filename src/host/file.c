@@ -1,4 +1,5 @@
-/* Files and streams of the shim in the program's process. They are opened on descriptors above the
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Files and streams of the shim in the program's process. They are opened on descriptors above the
  * standard ones, without waiting for a reader, and written without raising a signal. */
 #include "process.h"
 

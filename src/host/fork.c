@@ -1,6 +1,6 @@
 /* Forks. A child has only the thread that forked, and finds every lock and every half-made change
  * as the other threads of the parent left them: see clb_generation and struct clb_mutex.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * The C library does not take the dynamic linker's lock for a fork. A child that was forked while
  * another thread loaded a library inherits half-made tables: its own dlopen ends the process, or it
  * hangs at exit. So a fork waits, for a limited time, while the shim has libraries loaded. */

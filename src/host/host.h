@@ -1,4 +1,5 @@
-/* host: what a call needs of the operating system. What happens outside of calls is in process.h.
+/* SPDX-License-Identifier: BSD-3-Clause
+ * host: what a call needs of the operating system. What happens outside of calls is in process.h.
  * The room uses neither OpenCL nor a BLAS library; every other one may include it. */
 #ifndef CLB_HOST_H
 #define CLB_HOST_H

@@ -1,4 +1,5 @@
-/* The log: one write(2) for each line, so that lines of several threads and processes don't mix. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The log: one write(2) for each line, so that lines of several threads and processes don't mix. */
 #include "process.h"
 
 #include <errno.h>

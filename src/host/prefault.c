@@ -1,4 +1,5 @@
-/* Prefaults memory that the program has allocated and not touched, since a page fault takes longer
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Prefaults memory that the program has allocated and not touched, since a page fault takes longer
  * than copying the page's data. Idle threads can have pages allocated beforehand, in batches, and
  * as huge pages where possible: only whole pages inside a range, whose content does not change.
  * When the system lacks or refuses a request, the pages are allocated by faults. */

@@ -1,5 +1,5 @@
 /* host: what happens once in a process, or outside of calls: the configuration's parser, files,
- * text, reports, the start of drivers, forks. */
+ * text, reports, the start of drivers, forks. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_PROCESS_H
 #define CLB_PROCESS_H
 

@@ -1,4 +1,5 @@
-/* The progress of a long call, as one line on standard error that is written over and removed when
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The progress of a long call, as one line on standard error that is written over and removed when
  * the call ends. Only where it is wanted and standard error is a terminal. */
 #include "process.h"
 

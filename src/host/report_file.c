@@ -1,5 +1,5 @@
 /* Files that a process writes when it ends: its report and its trace.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * A file begins with the wall time at which it was written. A process whose first call (of a forked
  * child, its parent's) is later replaces it: it belongs to a later run. Otherwise both ran at once,
  * and the process appends its id to the name; also where the file isn't one of ours. Files are

@@ -1,7 +1,7 @@
 /* Signal handlers that a driver installs are removed: LLVM replaces 15 dispositions when it first
  * writes a file. Only handlers in objects that were loaded by a driver task are removed, and
  * replaced by the program's latest disposition; a handler that another thread of the program
- * installs meanwhile stays. */
+ * installs meanwhile stays. SPDX-License-Identifier: BSD-3-Clause */
 #include "process.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-/* Text for reports: names of statuses; a growing buffer with locale-independent formatting. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Text for reports: names of statuses; a growing buffer with locale-independent formatting. */
 #include "process.h"
 
 #include <locale.h>

@@ -8,7 +8,7 @@
  * Threads of the shim, and those that drivers make in them, block all. SIGPIPE and SIGXFSZ are
  * always blocked: one that the driver's or our own writing raises is removed. The floating-point
  * environment is the default meanwhile: worker threads of PoCL 3.1 inherit trapping from the thread
- * that creates them. */
+ * that creates them. SPDX-License-Identifier: BSD-3-Clause */
 #include "host.h"
 
 #include <errno.h>

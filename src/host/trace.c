@@ -1,4 +1,5 @@
-/* The trace: spans of threads and queues, written at exit for chrome://tracing and Perfetto. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The trace: spans of threads and queues, written at exit for chrome://tracing and Perfetto. */
 #include "process.h"
 
 #include <math.h>

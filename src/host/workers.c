@@ -2,7 +2,7 @@
  * time. A call gets the threads that are free and never waits for more.
  *
  * After a fork they exist in the parent only. The child never uses them, because it has abandoned
- * the device. */
+ * the device. SPDX-License-Identifier: BSD-3-Clause */
 #include "host.h"
 
 #include <dlfcn.h>

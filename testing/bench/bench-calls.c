@@ -1,4 +1,5 @@
-/* Any routine through the shim's public names, next to OpenBLAS, in one process.
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Any routine through the shim's public names, next to OpenBLAS, in one process.
  *
  * usage: bench-calls [--routines gemm,getrf,...] [--sizes N,N,...] [--precisions s,d,c,z]
  *                    [--trans NN] [--right 0|1] [--upper 0|1] [--rhs N] [--depth K]

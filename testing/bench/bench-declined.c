@@ -6,7 +6,7 @@
  * Two ways for the shim to find the next library: globally (both preloaded, the address is known
  * for all callers) and by caller (RTLD_NEXT finds nothing, the address is remembered for each call
  * site). Batches of calls alternate between the shim and the direct call, the median of the
- * differences is reported. No device is started. */
+ * differences is reported. No device is started. SPDX-License-Identifier: BSD-3-Clause */
 #include "bench.h"
 
 #include <dlfcn.h>

@@ -7,7 +7,7 @@
  * "raw" where it reads the operands unpacked, and the number of parts that the depth is divided
  * into. CLBLAS_SHIM_DEVICE, _KERNEL and _PARAMS choose what is measured. Products
  * are judged.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 #include "resident.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
  *   drop                        gives the matrices back, answers 0
  * Matrices are kept from task to task as long as the sizes are the same. Before the first time
  * there is an untimed product, which is judged. What goes wrong is said on stderr and ends the
- * process.
+ * process. SPDX-License-Identifier: BSD-3-Clause
  *
  *   shim       xGEMM of BENCH_SHIM on memory of the host; its report must name the device
  *   next       the same of BENCH_OPENBLAS

@@ -1,4 +1,5 @@
-/* One process that calls routines by their public names, for bench-regret.py.
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One process that calls routines by their public names, for bench-regret.py.
  *
  * usage: bench-regret < CASES                                  answers every line with a line
  *        bench-regret ROUTINE LETTERS M N K NRHS CALLS         makes the calls and ends

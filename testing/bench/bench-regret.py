@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What `auto` costs: the modes off, auto and always in turns, on calls drawn at random.
 
 usage: bench-regret.py [options] [BUILD-FOLDER]     (default: the current folder, after `make bench`)

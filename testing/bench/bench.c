@@ -1,4 +1,4 @@
-/* What the measuring programs share. */
+/* What the measuring programs share. SPDX-License-Identifier: BSD-3-Clause */
 #include "bench.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* What the measuring programs share: clock, statistics, random data, the libraries that they
- * compare. */
+ * compare. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef BENCH_H
 #define BENCH_H
 

@@ -1,4 +1,5 @@
-/* What the programs share that measure the shim beside OpenBLAS. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the programs share that measure the shim beside OpenBLAS. */
 #include "beside.h"
 
 #include <math.h>

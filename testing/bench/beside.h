@@ -1,5 +1,5 @@
 /* beside.h: what the programs share that measure the shim beside OpenBLAS: options, a process for
- * each number of threads, calls that take turns. */
+ * each number of threads, calls that take turns. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef BESIDE_H
 #define BESIDE_H
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Two builds of the shim on one device, in turns: is one slower than the other?
 
 usage: compare-builds.py [--cpu] [--threads N] [--seconds S] [--only ROUTINE,...] [--largest N] OLD-BUILD NEW-BUILD

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Two builds on a machine with a GPU: first and later uses, lives of processes, CPU time afterwards, and speed in turns.
 #
 # usage: device-compare.sh [--seconds S] [--steps STEP,...] OLD NEW
@@ -21,7 +22,7 @@ while [ $# -gt 2 ]; do
     case $1 in
     --seconds) seconds=$2 ;;
     --steps) steps=$2 ;;
-    *) sed -n '2,/^set/s/^# \?//p' "$0" >&2; exit 2 ;;
+    *) sed -n '3,/^set/s/^# \?//p' "$0" >&2; exit 2 ;;
     esac
     shift 2
 done

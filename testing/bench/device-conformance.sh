@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Correctness on a machine with a GPU: netlib's test programs of BLAS 3 and of linear equations and random
 # calls, several processes at once that share the device, until time is up; a short table last.
 #

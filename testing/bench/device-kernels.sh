@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Every kernel family for NVIDIA devices, and the portable one, in under a minute: results and accuracy,
 # then rates at n = 4096 of operands that are on the device.
 #

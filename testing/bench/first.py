@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What the first call of a routine takes beyond later ones, with kernels compiled and the driver started.
 
 usage: first.py BUILD [--sizes N,N,...] [--routines dgetrf,...] [--later N] [--processes N]

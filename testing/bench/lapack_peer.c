@@ -1,4 +1,4 @@
-/* Another library's LU, see lapack_peer.h. */
+/* Another library's LU, see lapack_peer.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "lapack_peer.h"
 
 #include "bench.h"

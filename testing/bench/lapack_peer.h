@@ -1,5 +1,5 @@
 /* lapack_peer: another library's LU, loaded beside the shim: what the shim is compared with, and
- * its next library. Integers are 32-bit. */
+ * its next library. Integers are 32-bit. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef LAPACK_PEER_H
 #define LAPACK_PEER_H
 

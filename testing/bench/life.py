@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Whole lives of processes and what they leave running: off, auto and always, each in a fresh process.
 
 usage: life.py [options] BUILD-FOLDER       (kernels compiled before: clblas-shim warm)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Sourced: NVIDIA's OpenCL for the loader, where a GPU machine came without that.
 register_nvidia()
 {

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The shim next to its peers, alternating in one run.
 
 usage: peers.py [options] [BUILD-FOLDER]         (default: the current folder, after `make bench`)

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # The shim next to its peers on a GPU machine, from a built tree: everything that peers.py measures, a
 # short table of ratios next to this project's own limits last. Options go to peers.py.
 #

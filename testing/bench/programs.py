@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Whole programs without the library and with it, in turns: their time, and the CPU time they use.
 
 usage: programs.py [options] [BUILD-FOLDER] [PROGRAM...]     (default: the current folder, all programs)

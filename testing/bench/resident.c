@@ -1,4 +1,4 @@
-/* A product of operands that are on the device. */
+/* A product of operands that are on the device. SPDX-License-Identifier: BSD-3-Clause */
 #include "resident.h"
 #include "tools/command/trial.h"
 

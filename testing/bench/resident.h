@@ -1,4 +1,5 @@
-/* A product of operands that are on the device, with random matrices, checked and timed. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A product of operands that are on the device, with random matrices, checked and timed. */
 #ifndef RESIDENT_H
 #define RESIDENT_H
 

@@ -1,4 +1,4 @@
-/* Matrices and residuals, see residual.h. */
+/* Matrices and residuals, see residual.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "residual.h"
 
 #include "bench.h"

@@ -1,4 +1,5 @@
-/* residual: matrices that try LU factorisations, made by columns so that none has to be kept, and
+/* SPDX-License-Identifier: BSD-3-Clause
+ * residual: matrices that try LU factorisations, made by columns so that none has to be kept, and
  * the residuals of factors and solutions by random vectors, in extended precision. */
 #ifndef RESIDUAL_H
 #define RESIDUAL_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Settings or builds next to each other on products of many shapes, host to host, on one device.
 
 usage: shapes.py [--seconds S] [--shapes TASK,...] [--set NAME=[FOLDER,]KEY=VALUE,...]... [BUILD-FOLDER]

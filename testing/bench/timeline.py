@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A trace of CLBLAS_SHIM_TRACE as text: who was busy when during one call.
 
 usage: timeline.py [--call N] [--columns N] TRACE

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # For the tests of this folder, sourced first: those of testing/interpose, and the command.
 . "$srcdir/testing/interpose/common.sh"
 command=$builddir/clblas-shim

@@ -1,5 +1,5 @@
 /* A program that knows nothing of the shim: one call that may take long. long dgemm|dgetrf|dpotrf N
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* A program that opens libraries, as the first argument says:
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A program that opens libraries, as the first argument says:
  *   deep PLUGIN    PLUGIN with RTLD_DEEPBIND, and calls its plugin_run
  *   dlsym LIBRARY  LIBRARY, and calls the dgemm_ that dlsym finds in it */
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-/* A library or program with a function of BLAS under the name of DGEMM, and a program that calls
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A library or program with a function of BLAS under the name of DGEMM, and a program that calls
  * it: with CALLS the program, with RUNS a plugin that calls it, with DEFINES the function. */
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # The shim on other OpenCL drivers than the machine's own: what each is measured to do, random calls, netlib's
 # BLAS 3 programs. One build runs everywhere. Prints TAP and at the end a table; docs/drivers.md has what it
 # printed last. Started from a build folder by `make check-drivers`.

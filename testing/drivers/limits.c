@@ -5,7 +5,7 @@
  *
  * The device's name is the same for all, so that those of one vendor share compiled kernels, which
  * are the same.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 #include "limits.h"
 
 #include <pthread.h>

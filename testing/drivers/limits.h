@@ -1,4 +1,5 @@
-/* A libOpenCL.so.1 over the system's that plays smaller devices; see limits.c. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A libOpenCL.so.1 over the system's that plays smaller devices; see limits.c. */
 #ifndef LIMITS_H
 #define LIMITS_H
 

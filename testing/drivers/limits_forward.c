@@ -1,5 +1,5 @@
 /* Every function that the shim uses, handed on to the real loader; weak, so that what limits.c
- * defines comes first. */
+ * defines comes first. SPDX-License-Identifier: BSD-3-Clause */
 #include "limits.h"
 
 #include <dlfcn.h>

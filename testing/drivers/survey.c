@@ -7,7 +7,7 @@
  *   LETTER FIRST N RATE DEVICE CALLS RESULT
  * seconds of the first call, order of the products, GFLOP per second of the process's CPU time
  * (best call), calls on the device, all calls, and `right` or `wrong`. Slow drivers get smaller
- * products. */
+ * products. SPDX-License-Identifier: BSD-3-Clause */
 #include "testing/bench/bench.h"
 #include "tools/command/trial.h"
 #include "report.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The libraries of wheels in one folder: unpack.py FOLDER WHEEL...
 
 Intel's wheels have them in NAME.data/data/lib, each library under up to three names. One that is there

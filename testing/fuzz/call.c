@@ -1,4 +1,4 @@
-/* Libraries, and calls by signature.
+/* Libraries, and calls by signature. SPDX-License-Identifier: BSD-3-Clause
  *
  * A Fortran function gets addresses only. For one of C whole numbers and addresses travel in one
  * sequence of registers and 8-byte stack slots and the few floating-point numbers in another, in

@@ -1,4 +1,5 @@
-/* A case: drawn from a seed, printed as a line, read back, made simpler. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A case: drawn from a seed, printed as a line, read back, made simpler. */
 #include "fuzz.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Entries against sums. An entry whose sum holds no NaN and no infinity and can't overflow meets
  * the bound; one with NaN or infinity is what the reference or OpenBLAS makes of it (they differ).
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 #include "fuzz.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* Judges of factorisations: |P*A - L*U| <= c n u |L||U| and |A - L*L'| <= c n u |L||L'|
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Judges of factorisations: |P*A - L*U| <= c n u |L||U| and |A - L*L'| <= c n u |L||L'|
  * componentwise, pivots and info. NaN, infinity and what may overflow have no right answer but a
  * sound one: pivots are rows, and nothing outside is touched. */
 #include "fuzz.h"

@@ -8,7 +8,7 @@
  * Calls go by all names that the library has and a next library can have: plain ones, whose
  * integers are as wide as the next library's, and with testing/lib/names.c those of 64-bit integers
  * and of Python's wheels; of Fortran (--forms f), CBLAS and LAPACKE (c), and LAPACKE's functions
- * with a workspace (w). FILE gets the library's report.
+ * with a workspace (w). FILE gets the library's report. SPDX-License-Identifier: BSD-3-Clause
  *
  * One call in --often (1000) has sizes of up to --largest (200), the others of up to 40, and some
  * products one of up to five times --largest. One in --wide (3000) has operands of more than 2^31

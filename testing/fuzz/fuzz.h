@@ -1,5 +1,5 @@
 /* fuzz: random calls of all routines, judged against sums in extended precision.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  *   case.c      a case: drawn, printed, read, made simpler
  *   routines.c  the library's table of routines (src/blas/routines.def) with judges
  *   shapes.c    the operands of a routine

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Random calls in many configurations: kernel families, minimal and own tiles, panels wider than tiles, panels
 # of A and B that are apart, streamed, panels by the CPU and by the device, over the reference and over
 # OpenBLAS, one thread and several. Each configuration gets its part of SECONDS and begins from a fresh seed.

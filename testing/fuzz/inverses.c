@@ -1,4 +1,5 @@
-/* Judges of inverses and of products of triangles with themselves, by the same in extended
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Judges of inverses and of products of triangles with themselves, by the same in extended
  * precision: with Y = T^-1, |X - Y| <= c n u |Y||T||Y| componentwise, which each of the residuals
  * that algorithms keep small bounds as well; and what that means for Y'*Y. */
 #include "fuzz.h"

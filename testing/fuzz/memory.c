@@ -2,7 +2,7 @@
  * operand is not to be read. What the call has changed must be an output.
  *
  * Arrangements: 0 apart; 1 parts of one matrix, so that gaps belong to other operands; 2 A and B
- * the same memory; 3 A and B overlapping. */
+ * the same memory; 3 A and B overlapping. SPDX-License-Identifier: BSD-3-Clause */
 #include "fuzz.h"
 
 #include <stdlib.h>

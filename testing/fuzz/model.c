@@ -1,4 +1,5 @@
-/* Matrices in extended precision, and sums with the magnitudes that bound their errors. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Matrices in extended precision, and sums with the magnitudes that bound their errors. */
 #include "fuzz.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* A layer over the system's drivers (OPENCL_LAYERS) whose devices have vectors of 32 bytes, as CPUs
- * with AVX2 do. */
+ * with AVX2 do. SPDX-License-Identifier: BSD-3-Clause */
 #include "../lib/layer.h"
 
 static struct _cl_icd_dispatch real;

@@ -1,5 +1,5 @@
 /* Judges of products: gemm, symm, syrk, syr2k, trmm and their like are sums of one or two products
- * of dense matrices and an old one. */
+ * of dense matrices and an old one. SPDX-License-Identifier: BSD-3-Clause */
 #include "fuzz.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Judges of QR: reflectors are applied one by one in extended precision; errors are bounded by
  * columns' norms (rows' where they are applied from the right). LQ is judged as QR of the adjoint.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 #include "fuzz.h"
 
 /* X := (I - tau*v*v')*X with v(0..j-1) = 0, v(j) = 1; tau conjugated where asked for. */

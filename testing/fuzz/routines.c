@@ -1,4 +1,5 @@
-/* The table of routines, which is the library's own, with a judge for each; and of precisions. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The table of routines, which is the library's own, with a judge for each; and of precisions. */
 #include "fuzz.h"
 
 const struct routine routines[] = {

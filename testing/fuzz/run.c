@@ -1,4 +1,4 @@
-/* One case: operands, the call, the judge. */
+/* One case: operands, the call, the judge. SPDX-License-Identifier: BSD-3-Clause */
 #include "fuzz.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The operands of a routine from its row: how large they are, what of them is read, what is
- * written. */
+ * written. SPDX-License-Identifier: BSD-3-Clause */
 #include "fuzz.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Judges of solutions: residuals componentwise, |B - A*X| <= c n u (|A||X| + |B|), with A as the
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Judges of solutions: residuals componentwise, |B - A*X| <= c n u (|A||X| + |B|), with A as the
  * product of the factors that the solve uses. No use of inverses would keep that. */
 #include "fuzz.h"
 

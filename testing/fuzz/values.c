@@ -2,7 +2,7 @@
  *
  * Contents: 0 small integers, 1 uniform, 2 positive, 3 graded rows and columns, 4 large (1e30), 5
  * small (1e-30), 6 below the smallest normal number, 7 near the largest, 8 mostly zeros, 9 of very
- * different magnitudes. */
+ * different magnitudes. SPDX-License-Identifier: BSD-3-Clause */
 #include "fuzz.h"
 
 #include <string.h>

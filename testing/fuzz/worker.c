@@ -1,4 +1,5 @@
-/* The libraries, the threads that call, and what the library says about it in the end. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The libraries, the threads that call, and what the library says about it in the end. */
 #include "worker.h"
 
 #include "report.h"

@@ -1,4 +1,5 @@
-/* worker: the process that calls. The one that judges its end never loads a library, so that a
+/* SPDX-License-Identifier: BSD-3-Clause
+ * worker: the process that calls. The one that judges its end never loads a library, so that a
  * crash or a hang is a failure like any other, and simpler cases run in processes of their own. */
 #ifndef WORKER_H
 #define WORKER_H

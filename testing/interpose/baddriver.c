@@ -8,7 +8,7 @@
  * BAD_MOST ms;
  * where it is wrong, the first byte of what is read in ten KiB or more at a time is another one;
  * where it is gpu it plays GPUs; where it stalls or flips, too, and after 200 reads nothing comes
- * any more, or with a bit flipped. */
+ * any more, or with a bit flipped. SPDX-License-Identifier: BSD-3-Clause */
 #include "../lib/layer.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* What the programs of this folder share: BLAS as programs see it, and checked products.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * Matrices have guard bands: the gap between m and ld and the columns behind the last one hold a
  * value that must still be there afterwards. CLB_TEST_INT is the width of the BLAS integers. */
 #ifndef CHECK_H

@@ -2,7 +2,7 @@
  * checked results. Prints nothing when all is right.
  *
  * client [N | MxNxK ...]: sizes of products, nearly square ones for N; default 1 5 40 100. With
- * an = in front of MxNxK, A and B transposed alike. */
+ * an = in front of MxNxK, A and B transposed alike. SPDX-License-Identifier: BSD-3-Clause */
 #define CHECK_CBLAS
 #include "check.h"
 

@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: BSD-3-Clause
 ! A Fortran program that knows nothing of the shim. Prints nothing when the products are right.
 program client
     implicit none

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # For the tests of this folder, sourced first. They compile small programs that know nothing of the
 # shim, run them under it, and speak TAP.
 #

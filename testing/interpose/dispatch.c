@@ -1,5 +1,5 @@
 /* A BLAS that passes calls on to a back end, as FlexiBLAS does.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * CLB_TEST_DISPATCHER: the library, whose back end is $DISPATCH; with CLB_TEST_OWN_CALLS it calls
  * its own dgemm_ by name as well, with CLB_TEST_JUMPS it leaves its dgemm_ by a jump, as optimising
  * compilers build FlexiBLAS. CLB_TEST_WRAPPER: a back end with a dgemm_ of its own, which

@@ -1,4 +1,5 @@
-/* A program of real FlexiBLAS: products, LU, systems and QR of the given sizes, by Fortran names,
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A program of real FlexiBLAS: products, LU, systems and QR of the given sizes, by Fortran names,
  * CBLAS and LAPACKE where the library has it. Results are checked by products with a vector. */
 #define CHECK_CBLAS
 #include "check.h"

@@ -5,7 +5,7 @@
  * fork during     child is forked while other threads are in device calls, 20 times
  * fork declined   parent has made declined calls only, child computes
  * fork exec CMD   parent uses the device, then system(CMD) and posix_spawn of /bin/sh
- * Children end by exit, so that they may write reports. */
+ * Children end by exit, so that they may write reports. SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* A library that has xGEMMTR under the name that OpenBLAS and MKL gave it, and nothing else. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A library that has xGEMMTR under the name that OpenBLAS and MKL gave it, and nothing else. */
 #include "check.h"
 
 void dgemmt_(const char *uplo, const char *transa, const char *transb, const blas_int *n,

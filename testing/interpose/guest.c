@@ -1,5 +1,5 @@
 /* A program with trapping floating point, its own signal handlers, alternate stack, signal mask and
- * locale: after device use all is as before. */
+ * locale: after device use all is as before. SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
-/* A next library with OpenBLAS's thread functions, and a machine of 16 CPUs. The file HELD gets the
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A next library with OpenBLAS's thread functions, and a machine of 16 CPUs. The file HELD gets the
  * least number of threads that a call of DGEMM had, and the last. */
 #include "check.h"
 

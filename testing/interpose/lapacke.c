@@ -1,5 +1,5 @@
 /* A program that solves a system by LAPACK's C names, which it is linked to, with matrices by
- * columns and by rows. Prints nothing when all is right. */
+ * columns and by rows. Prints nothing when all is right. SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 int LAPACKE_dgesv(int layout, blas_int n, blas_int nrhs, double *a, blas_int lda, blas_int *ipiv,

@@ -1,6 +1,6 @@
 /* A program of a few products, and a library for it: when it ends it has run for twenty seconds
  * more, by the clock. The library is preloaded before others, so that its destructor is called
- * before theirs. */
+ * before theirs. SPDX-License-Identifier: BSD-3-Clause */
 #ifdef LATE_PROGRAM
 
 extern void dgemm_(const char *transa, const char *transb, const int *m, const int *n, const int *k,

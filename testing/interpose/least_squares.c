@@ -1,5 +1,5 @@
 /* Wide least squares problems by dgels_: the solutions of least norm, A*X = B, and of least squares
- * with A^T. Prints what is wrong. */
+ * with A^T. Prints what is wrong. SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 void dgels_(const char *trans, const blas_int *m, const blas_int *n, const blas_int *nrhs,

@@ -1,6 +1,6 @@
 /* A program linked with the shim alone that brings its own error handlers, or its own dgemm_.
  *
- * linked xerbla | cblas | product | own */
+ * linked xerbla | cblas | product | own SPDX-License-Identifier: BSD-3-Clause */
 #define CHECK_CBLAS
 #include "check.h"
 

@@ -1,5 +1,5 @@
 /* Error handlers that leave a declined call by longjmp, as R's and Octave's do.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * longjmp TIMES: so many invalid calls by each of dgemm_ and cblas_dgemm, products in between. */
 #define CHECK_CBLAS
 #include "check.h"

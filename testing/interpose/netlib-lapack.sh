@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # LAPACK's own tests of linear equations, xlintst*, for tests that run them with every call offloaded and
 # blocked by 8 columns; sourced after common.sh with $kinds set to what they test: GE, PO, TR, or QR\|LS; the rest
 # is left out. They say what they say without the shim, and the report has the operations on the device.

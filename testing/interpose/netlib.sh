@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # netlib's BLAS 3 programs, for tests that run them with every call offloaded; sourced after common.sh with
 # $parts set to the routines, gemm or more of them: what else they test is switched off.
 programs=$(dirname "$(ls /usr/lib/*-linux-gnu*/blas/xblat3d 2>/dev/null | head -1)")

@@ -1,4 +1,5 @@
-/* A plugin linked to a BLAS of 32-bit or of 64-bit integers (CLB_TEST_INT). */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A plugin linked to a BLAS of 32-bit or of 64-bit integers (CLB_TEST_INT). */
 #include "check.h"
 
 size_t plugin_run(void);

@@ -1,5 +1,5 @@
 /* A program without a BLAS whose plugins bring one each, under RTLD_LOCAL.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * plugins ROUNDS PLUGIN... : each round opens, runs and closes every plugin. */
 #define CHECK_NO_FORTRAN
 #include "check.h"

@@ -1,4 +1,5 @@
-/* A library that makes file systems refuse: locks, and renames of entries of the shim's cache, fail
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A library that makes file systems refuse: locks, and renames of entries of the shim's cache, fail
  * with the error number in FLOCK and RENAME, as on those of servers. */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* A layer over the system's drivers (OPENCL_LAYERS) that gives platforms and devices the name and
- * the vendor of RENAMED. */
+ * the vendor of RENAMED. SPDX-License-Identifier: BSD-3-Clause */
 #include "../lib/layer.h"
 
 #include <stdlib.h>

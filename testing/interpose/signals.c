@@ -1,5 +1,5 @@
 /* Signals of a program while a thread of its is inside a device call.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  *   signals install MS     handlers that another thread installs MS ms into a first call stay
  *   signals install-all    the same at many moments, one after the other
  *   signals once           one call of a first product

@@ -1,4 +1,5 @@
-/* Calls by threads with small stacks. The argument is their size in KiB. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Calls by threads with small stacks. The argument is their size in KiB. */
 #include "check.h"
 
 #include <limits.h>

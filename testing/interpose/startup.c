@@ -1,4 +1,5 @@
-/* What a program does while one of its calls starts the device.
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a program does while one of its calls starts the device.
  *
  * startup CALLS       calls DGEMM so often, every 100 ms
  * startup together    16 threads whose first calls coincide; each is right, and soon over

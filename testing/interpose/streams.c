@@ -2,7 +2,7 @@
  *
  * streams closed: 0 to 2 are closed, and threads print all the same: every print must fail.
  * streams taken FILE: closes all descriptors from 3 on, as daemons do, opens FILE that often that
- * it has their numbers, and must find it empty. */
+ * it has their numbers, and must find it empty. SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 #include <errno.h>
 #include <fcntl.h>

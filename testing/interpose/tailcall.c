@@ -1,5 +1,5 @@
 /* Code that reaches BLAS without needing a library that has it, as what calls scipy's cython_blas
- * does.
+ * does. SPDX-License-Identifier: BSD-3-Clause
  *
  * CLB_TEST_BLAS: a library with scipy_dgemm_ and scipy_isamax_ of CLB_TEST_INT; its product is
  * CLB_TEST_MARK. CLB_TEST_TABLE: one that jumps there. CLB_TEST_CALLER: a plugin that calls that by

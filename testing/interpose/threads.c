@@ -1,4 +1,4 @@
-/* Threads that call at the same time.
+/* Threads that call at the same time. SPDX-License-Identifier: BSD-3-Clause
  *
  * threads together   8 threads, different sizes
  * threads exit       exit from one thread while the others call

@@ -1,4 +1,4 @@
-/* A program linked to dgemm_@LIBBLAS_3. */
+/* A program linked to dgemm_@LIBBLAS_3. SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 int main(void)

@@ -1,4 +1,5 @@
-/* A BLAS whose dgemm_ carries a version node, as some distributions build them. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A BLAS whose dgemm_ carries a version node, as some distributions build them. */
 #include "check.h"
 
 PROTOTYPE(dgemm_, double)

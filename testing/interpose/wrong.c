@@ -1,4 +1,5 @@
-/* A program with error handlers of its own that calls xGEMMTR with wrong arguments, over a library
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A program with error handlers of its own that calls xGEMMTR with wrong arguments, over a library
  * without that routine: the handlers get the routine's name and the position of each. */
 #include "check.h"
 

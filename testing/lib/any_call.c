@@ -1,4 +1,5 @@
-/* Calls of any routine of the table: random operands, and the next library's result. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Calls of any routine of the table: random operands, and the next library's result. */
 #include "any_call.h"
 
 #include "tap.h"

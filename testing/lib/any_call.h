@@ -1,6 +1,6 @@
 /* any_call: calls of any routine of the table through the route layer, with random operands; the
  * signature and shapes in routines.def say what these are. The next library's Fortran functions
- * compute what is expected. */
+ * compute what is expected. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef ANY_CALL_H
 #define ANY_CALL_H
 

@@ -1,4 +1,4 @@
-/* Matrices of all precisions, and LAPACK by plain loops. */
+/* Matrices of all precisions, and LAPACK by plain loops. SPDX-License-Identifier: BSD-3-Clause */
 #include "dense.h"
 
 #include "tap.h"

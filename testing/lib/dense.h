@@ -1,5 +1,5 @@
 /* dense: matrices of all four precisions with guard bands, and LAPACK's algorithms by plain loops,
- * as the next library and as the reference. */
+ * as the next library and as the reference. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef DENSE_H
 #define DENSE_H
 

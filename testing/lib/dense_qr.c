@@ -1,4 +1,4 @@
-/* QR by plain loops. */
+/* QR by plain loops. SPDX-License-Identifier: BSD-3-Clause */
 #include "dense_qr.h"
 
 #include "tap.h"

@@ -1,4 +1,5 @@
-/* dense_qr: LAPACK's QR by plain loops, as the next library and as the reference. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * dense_qr: LAPACK's QR by plain loops, as the next library and as the reference. */
 #ifndef DENSE_QR_H
 #define DENSE_QR_H
 

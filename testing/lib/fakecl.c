@@ -1,4 +1,5 @@
-/* The failing OpenCL table, expanded from the loader's list. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The failing OpenCL table, expanded from the loader's list. */
 #include "fakecl.h"
 
 #include "engine/ocl/cl.h"

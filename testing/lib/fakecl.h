@@ -1,4 +1,5 @@
-/* fakecl: an OpenCL table between the shim and the real one that fails chosen calls and can make
+/* SPDX-License-Identifier: BSD-3-Clause
+ * fakecl: an OpenCL table between the shim and the real one that fails chosen calls and can make
  * the device look like another. Installed before the runtime starts; one per process. */
 #ifndef FAKECL_H
 #define FAKECL_H

@@ -1,5 +1,5 @@
 /* Answers that are not true: sizes that queries report, and numbers that are read back from the
- * device. */
+ * device. SPDX-License-Identifier: BSD-3-Clause */
 #include "fakecl.h"
 
 #include "tap.h"

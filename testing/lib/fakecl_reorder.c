@@ -7,7 +7,7 @@
  * what reads memory without waiting for what writes it, or writes before others have read, sees it.
  *
  * REORDER in the environment is the seed, so that any test whose OpenCL is the fake one runs so.
- * The order also depends on when threads wait.
+ * The order also depends on when threads wait. SPDX-License-Identifier: BSD-3-Clause
  *
  * Events are structs of this file. What is wrong with a command the driver says when it is carried
  * out, which ends the process: the tests' rules of arguments stand above. */

@@ -3,7 +3,7 @@
  * call returns what such a driver would.
  *
  * This is the outermost layer of the table: what it knows of objects is what the library was given
- * and gave back, whatever the layers below did. */
+ * and gave back, whatever the layers below did. SPDX-License-Identifier: BSD-3-Clause */
 #include "fakecl.h"
 
 #include "tap.h"

@@ -1,6 +1,6 @@
 /* A kernel that is not run while its queue goes on: its event says so, or nothing does but the next
  * clFinish of that queue, or nothing at all; or its queue does not go on. Or a transfer whose event
- * says that it failed. */
+ * says that it failed. SPDX-License-Identifier: BSD-3-Clause */
 #include "fakecl.h"
 
 #include "tap.h"

@@ -1,4 +1,5 @@
-/* layer: what a layer over the system's OpenCL drivers (OPENCL_LAYERS) tells the loader. Included
+/* SPDX-License-Identifier: BSD-3-Clause
+ * layer: what a layer over the system's OpenCL drivers (OPENCL_LAYERS) tells the loader. Included
  * once by each layer, which defines layer_init: `table` is the drivers' and becomes its own. */
 #ifndef LAYER_H
 #define LAYER_H

@@ -1,4 +1,4 @@
-/* Problems of Level 3 and their results by plain loops. */
+/* Problems of Level 3 and their results by plain loops. SPDX-License-Identifier: BSD-3-Clause */
 #include "level3_case.h"
 
 #include "tap.h"

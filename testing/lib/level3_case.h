@@ -1,4 +1,5 @@
-/* level3_case: problems of Level 3 with random shapes, and their results by plain loops in higher
+/* SPDX-License-Identifier: BSD-3-Clause
+ * level3_case: problems of Level 3 with random shapes, and their results by plain loops in higher
  * precision. Whatever must not be read is NaN: the other triangle of operands, imaginary parts of
  * Hermitian diagonals, unit diagonals, C where beta is zero. */
 #ifndef LEVEL3_CASE_H

@@ -1,4 +1,4 @@
-/* Operands with guard bands, and the reference. */
+/* Operands with guard bands, and the reference. SPDX-License-Identifier: BSD-3-Clause */
 #include "matrix.h"
 
 #include "tap.h"

@@ -1,4 +1,5 @@
-/* matrix: operands with poisoned gaps and guard bands, and a GEMM in higher precision. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * matrix: operands with poisoned gaps and guard bands, and a GEMM in higher precision. */
 #ifndef MATRIX_H
 #define MATRIX_H
 

@@ -1,7 +1,7 @@
 /* A BLAS, LAPACK and LAPACKE under all names but the plain ones: those of builds with 64-bit
  * integers and of the libraries in Python's wheels. A call goes on to the plain name in one of two
  * lists of files with colons, CLB_TEST_WIDE or CLB_TEST_NARROW by the integers that the name means,
- * which are loaded where nothing else sees them.
+ * which are loaded where nothing else sees them. SPDX-License-Identifier: BSD-3-Clause
  *
  * Every function passes on as many arguments as any may have: see testing/fuzz/call.c. */
 

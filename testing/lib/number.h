@@ -1,4 +1,5 @@
-/* number: complex numbers in extended precision, of which references are made. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * number: complex numbers in extended precision, of which references are made. */
 #ifndef NUMBER_H
 #define NUMBER_H
 

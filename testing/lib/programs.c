@@ -1,5 +1,5 @@
 /* A layer over the system's OpenCL drivers (OPENCL_LAYERS) that keeps PoCL's programs for the
- * tests.
+ * tests. SPDX-License-Identifier: BSD-3-Clause
  *
  * Thousands of short processes build the same few programs, and each time PoCL has clang preprocess
  * 20 KB of source and 60 KB of headers, before it finds what it has compiled: 20 ms of CPU time.

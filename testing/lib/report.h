@@ -1,4 +1,5 @@
-/* report: numbers of the JSON report that CLBLAS_SHIM_STATS asks for. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * report: numbers of the JSON report that CLBLAS_SHIM_STATS asks for. */
 #ifndef REPORT_H
 #define REPORT_H
 

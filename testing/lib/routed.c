@@ -1,4 +1,4 @@
-/* Calls through the route layer. */
+/* Calls through the route layer. SPDX-License-Identifier: BSD-3-Clause */
 #include "routed.h"
 #include "host/process.h"
 

@@ -1,4 +1,5 @@
-/* routed: calls through the route layer, GEMM with a fake next library, and the report. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * routed: calls through the route layer, GEMM with a fake next library, and the report. */
 #ifndef ROUTED_H
 #define ROUTED_H
 

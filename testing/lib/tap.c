@@ -1,4 +1,4 @@
-/* Results, forked bodies, random numbers. */
+/* Results, forked bodies, random numbers. SPDX-License-Identifier: BSD-3-Clause */
 #include "tap.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
  *
  * The shim reads its configuration once per process and starts its device once, so most tests fork:
  * the parent never calls the shim, the child sets its environment and reports by its exit status.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 #ifndef TAP_H
 #define TAP_H
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # build.sh SOURCE FOLDER: libblas.so.3 (with its C names), liblapack.so.3 and the testers of a source tree of
 # netlib's LAPACK, in FOLDER/lib and FOLDER/programs, by the tree's own makefiles in a copy of it. It is not
 # built again where that is already there. Needs a Fortran and a C compiler and time: minutes on two CPUs.

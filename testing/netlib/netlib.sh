@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # netlib's test programs of BLAS 3, LAPACK's linear equations and eigenvalues with all their inputs, every
 # call offloaded, over the reference and over OpenBLAS, compared with what they say without the shim.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The sums of a report's rows: "CALLS DEVICE FLOPS FLOPS_DEVICE". Quick returns, invalid calls and those that the
 # next library makes for one of the shim's own (reentrant) are not counted.
 {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Rows "NEXT VARIANT PROGRAM TESTS FAILED ERRORS STATUS CALLS DEVICE FLOPS FLOPS_DEVICE BASE-TESTS BASE-FAILED
 # BASE-ERRORS BASE-STATUS" as Markdown, with a line of sums for each next library and variant. Rows of a program
 # with several inputs, eig-s-sep or lin-s.GE, are one line.

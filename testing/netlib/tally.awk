@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # What a tester says: "TESTS FAILED ERRORS". An error is whatever is neither a passed nor a counted failed
 # test; a program that does not come to its end has one more.
 

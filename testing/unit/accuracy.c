@@ -1,7 +1,7 @@
 /* Accuracy of the default kernels: |C^ - C| / (|A||B|u), its rms and its largest value over at
  * least 10^4 entries of a class for k = 1 ... 8192, against those of a plain chain of fma() in
  * order of the depth. Products that are exact in that chain are exact.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * A complex product is judged as the real one of its parts: the blocks [re -im; im re] for A, the
  * rows re and im for B, so that the chain has the four products of a complex one, two to a part. */
 #include "host/host.h"

@@ -1,4 +1,5 @@
-/* The base layer: numbers, configuration, extents, text, log, guest guard, forks. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The base layer: numbers, configuration, extents, text, log, guest guard, forks. */
 #include "host/process.h"
 #include "tap.h"
 

@@ -1,4 +1,5 @@
-/* Self-checks of kernels: sizes at which they miscalculate, launches that a device refuses, and
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Self-checks of kernels: sizes at which they miscalculate, launches that a device refuses, and
  * small devices, by an OpenCL that loses or refuses launches. */
 #include "engine/kernel/kernel.h"
 #include "dense.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """check_report.py FILE...: each file is a report of CLBLAS_SHIM_STATS with exactly the documented keys."""
 import json
 import sys

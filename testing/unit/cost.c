@@ -1,4 +1,5 @@
-/* Predictions of both sides: their tables, shapes, and what has been measured. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Predictions of both sides: their tables, shapes, and what has been measured. */
 #include "shim/route/profile.h"
 #include "tap.h"
 #include "host/process.h"

@@ -1,5 +1,5 @@
 /* Products that are streamed in blocks by several threads, with little memory.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * Few raw buffers and many loads: threads that ran ahead with uploads once waited for a buffer that
  * only the calling thread could free, which waited for them to bring a strip down. */
 #include "engine/kernel/kernel.h"

@@ -1,5 +1,5 @@
 /* A CPU device's worker threads have a CPU each, within the process's set, and nobody else is
- * bound. */
+ * bound. SPDX-License-Identifier: BSD-3-Clause */
 #include "tap.h"
 
 #include "engine/ocl/device.h"

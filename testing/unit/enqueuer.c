@@ -1,5 +1,5 @@
 /* The thread that enqueues for all others (CLB_QUIRK_ONE_ENQUEUER), on a device that plays one with
- * its own memory. */
+ * its own memory. SPDX-License-Identifier: BSD-3-Clause */
 #include "any_call.h"
 #include "fakecl.h"
 #include "routed.h"

@@ -1,7 +1,7 @@
 /* The fault matrix: each family of routines, in each kind of memory, with each fault of a driver at
  * random places of a call. The result is right and nothing else has changed (`wrong` counts), and
  * the program goes on, in time, and its report adds up (`lost` counts).
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * usage: faults [--jobs N] [--seconds S] [--record FILE] [--page FILE] [CELL ...]
  *
  * By hand and in `make check-faults` all cells, otherwise a sample of them. CELL is a part of

@@ -1,4 +1,5 @@
-/* The next layer: finding, with libraries built for the purpose. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The next layer: finding, with libraries built for the purpose. */
 #include "shim/next/next.h"
 #include "tap.h"
 

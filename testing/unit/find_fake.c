@@ -1,4 +1,5 @@
-/* A next library for tests. FAKE_INT is its integer; with FAKE_ONLY_SGEMM it lacks the rest, with
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A next library for tests. FAKE_INT is its integer; with FAKE_ONLY_SGEMM it lacks the rest, with
  * FAKE_OPENMP its threads are OpenMP's. Its sgemm_ sets C(1,1) to FAKE_MARK. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* The algo layer: plans, the merge, and runs under memory limits. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The algo layer: plans, the merge, and runs under memory limits. */
 #include "engine/kernel/check.h"
 #include "engine/gemm/discrete.h"
 #include "engine/gemm/gemm.h"

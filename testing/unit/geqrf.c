@@ -1,4 +1,5 @@
-/* QR on the device, small blocks: the error of every column and reflector, what is written and
+/* SPDX-License-Identifier: BSD-3-Clause
+ * QR on the device, small blocks: the error of every column and reflector, what is written and
  * when; and the rest of a factorisation that was written in part. */
 #include "dense_qr.h"
 #include "fakecl.h"

@@ -1,4 +1,5 @@
-/* Systems of equations whose factors stay on the device for the solve: residuals, singular
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Systems of equations whose factors stay on the device for the solve: residuals, singular
  * matrices, memory that does not hold both matrices, and that A goes up once. */
 #include "dense.h"
 #include "fakecl.h"

@@ -1,5 +1,5 @@
 /* LU on the device, small blocks: backward error of every entry, multipliers, pivots and info; and
- * the rest of a factorisation that was written in part. */
+ * the rest of a factorisation that was written in part. SPDX-License-Identifier: BSD-3-Clause */
 #include "dense.h"
 #include "fakecl.h"
 #include "tap.h"

@@ -1,5 +1,5 @@
 /* The history of calls: what was decided, what calls took on both sides, and other threads' calls.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 #include "host/process.h"
 #include "shim/route/history.h"
 #include "tap.h"

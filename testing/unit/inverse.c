@@ -1,4 +1,5 @@
-/* xTRTRI, xLAUUM, xPOTRI and xGETRI through the route layer with a next library of plain loops:
+/* SPDX-License-Identifier: BSD-3-Clause
+ * xTRTRI, xLAUUM, xPOTRI and xGETRI through the route layer with a next library of plain loops:
  * residuals, what is neither to be read nor to be written, special values. */
 #include "dense.h"
 #include "fakecl.h"

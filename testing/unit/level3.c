@@ -1,4 +1,5 @@
-/* The rest of Level 3 on the device: every routine, in all precisions and cases, in place and
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The rest of Level 3 on the device: every routine, in all precisions and cases, in place and
  * streamed, by the families that the CPU device has, and in little memory. */
 #include "engine/kernel/kernel.h"
 #include "fakecl.h"

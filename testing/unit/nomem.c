@@ -1,4 +1,5 @@
-/* Every allocation of the built library fails once: the call's result is right all the same,
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Every allocation of the built library fails once: the call's result is right all the same,
  * nothing is leaked and nothing crashes. The program's own malloc tells the library's calls from
  * others by their return address, so that the driver's and the next library's succeed. */
 #include "tap.h"

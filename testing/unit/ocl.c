@@ -1,4 +1,5 @@
-/* The ocl layer: files of compiled programs, the pool's allowance, device selection. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The ocl layer: files of compiled programs, the pool's allowance, device selection. */
 #include "fakecl.h"
 #include "engine/ocl/helper.h"
 #include "engine/ocl/start.h"

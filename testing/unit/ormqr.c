@@ -1,5 +1,5 @@
 /* Products with Q and its columns on the device, small blocks, next to plain loops: every side and
- * op, every shape, what is written and what is left. */
+ * op, every shape, what is written and what is left. SPDX-License-Identifier: BSD-3-Clause */
 #include "dense_qr.h"
 #include "fakecl.h"
 #include "tap.h"

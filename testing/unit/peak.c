@@ -1,7 +1,7 @@
 /* The shim's memory beyond the operands where the device shares the host's: at most 64 MiB and a
  * tenth of them, also while buffers of earlier calls with other shapes are kept. Pages that the
  * system may take at any time (MADV_FREE) are not counted: it is made to take them before a call.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 #include "host/host.h"
 #include "report.h"
 #include "tap.h"

@@ -1,4 +1,5 @@
-/* Cholesky on the device, small blocks: backward error of every entry, info, what is not to be read
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Cholesky on the device, small blocks: backward error of every entry, info, what is not to be read
  * or written; the rest of a factorisation that was written in part; and solving with the factor. */
 #include "dense.h"
 #include "fakecl.h"

@@ -1,5 +1,5 @@
 /* Memory that the program never touched: every result arrives there, nothing beside it is written,
- * and no page is asked for that holds nothing of C. */
+ * and no page is asked for that holds nothing of C. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/gemm/gemm.h"
 #include "engine/gemm/structure.h"
 #include "matrix.h"

@@ -1,4 +1,5 @@
-/* The progress line: on a terminal, for calls that take long, where it is asked for. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The progress line: on a terminal, for calls that take long, where it is asked for. */
 #include "host/host.h"
 #include "tap.h"
 

@@ -1,4 +1,5 @@
-/* Pipelines on a driver that uses every freedom that their events leave (fakecl_reorder.c): the
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Pipelines on a driver that uses every freedom that their events leave (fakecl_reorder.c): the
  * tests of products, factorisations, solves and inverses run again, and must pass. Before that,
  * that the driver keeps what OpenCL promises, and that what lacks a wait is seen. */
 #include "fakecl.h"

@@ -1,4 +1,5 @@
-/* Residuals of LU next to those of other libraries, on matrices that try it: |P*A - L*U| and
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Residuals of LU next to those of other libraries, on matrices that try it: |P*A - L*U| and
  * |A*X - B| are at most 1.25 times the reference's. OpenBLAS is better than both on triangles, and
  * is exceeded by no more than 2.
  *

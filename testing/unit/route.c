@@ -1,4 +1,5 @@
-/* The route layer: decisions by thresholds, times and history, the start, memory that is short, the
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The route layer: decisions by thresholds, times and history, the start, memory that is short, the
  * report. Reasons that are the same for all routines are in routines.c. */
 #include "fakecl.h"
 #include "host/process.h"

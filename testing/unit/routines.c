@@ -1,4 +1,5 @@
-/* Every routine of the table through the route layer: why calls are declined, each argument that is
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Every routine of the table through the route layer: why calls are declined, each argument that is
  * wrong, workspace queries, thresholds, C names and matrices by rows, NaN, integers of both widths,
  * singular matrices, what the next library lacks, and the calls that it makes itself. Each test
  * walks the table; precisions, options and operands are random. */

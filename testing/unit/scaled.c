@@ -1,6 +1,6 @@
 /* Products of extreme scale by a split family, whose instructions are emulated: rows and columns
  * far beyond its range are scaled and stay with it, and what is out of range even then is left to
- * the plain family. */
+ * the plain family. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/kernel/kernel.h"
 #include "engine/gemm/gemm.h"
 #include "fakecl.h"

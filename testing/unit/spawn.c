@@ -1,5 +1,5 @@
 /* Processes that the program does not notice: no SIGCHLD, nothing from any form of wait, whatever
- * the program is, and no trace of the program in them. */
+ * the program is, and no trace of the program in them. SPDX-License-Identifier: BSD-3-Clause */
 #include "tap.h"
 
 #include "engine/ocl/helper.h"

@@ -1,5 +1,5 @@
 /* Split families: what they can't compute is left to the plain family, no matter when that is
- * found.
+ * found. SPDX-License-Identifier: BSD-3-Clause
  *
  * Their own kernels need tensor cores, so that another one stands in here: the portable family's
  * source with a packing that raises the flag on large elements, and a product that is twice as

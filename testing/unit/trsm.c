@@ -1,7 +1,7 @@
 /* Triangular systems on the device, every case, and systems from LU's factors: the residual of each
  * entry is at most that of substitution, |alpha*B - op(A)*X| <= (n + c) u (|op(A)||X| + |alpha*B|),
  * which holds however badly the triangle is conditioned; inverses of diagonal blocks would not
- * pass. */
+ * pass. SPDX-License-Identifier: BSD-3-Clause */
 #include "dense.h"
 #include "fakecl.h"
 #include "tap.h"

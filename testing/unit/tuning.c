@@ -1,4 +1,5 @@
-/* The tuning layer: rows for made-up devices, overrides, values that are refused. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The tuning layer: rows for made-up devices, overrides, values that are refused. */
 #include "tap.h"
 #include "engine/ocl/helper.h"
 #include "engine/ocl/store.h"

@@ -1,5 +1,5 @@
 /* Rates of kernels and devices: slow kernels, devices of one kind, rates that are old or damaged.
- */
+ * SPDX-License-Identifier: BSD-3-Clause */
 #include "fakecl.h"
 #include "engine/kernel/kernel.h"
 #include "engine/ocl/helper.h"

@@ -2,7 +2,7 @@
  * and kernels are dropped although their events say that they ran. With VERIFY=1 no wrong result
  * reaches the caller: the next library computes it, and after a flip the device is quarantined;
  * that a kernel was not run is noticed before. So it is where solves and inverses bring back NaNs.
- * First uses are verified once. */
+ * First uses are verified once. SPDX-License-Identifier: BSD-3-Clause */
 #include "any_call.h"
 #include "blas/operator.h"
 #include "fakecl.h"

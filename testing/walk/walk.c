@@ -1,5 +1,5 @@
 /* Which functions of the shim run in one call, and how deep the stack is at its first kernel.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  *   walk dgemm|dgetrf N device|next
  *
  * For a library that is built with -finstrument-functions and preloaded (walk.sh does both). The

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # What has to be read to follow a call: the source files whose functions run in one warm dgemm_ and in one dgetrf_, the
 # third equal call on its side, on all threads, in the default mode (`auto`), on a device that shares the host's memory and, forced by
 # gemm.stream, by the path of one with its own. Counted are these files, the project's headers and tables that they include (.h, .def,

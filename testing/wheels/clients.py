@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What programs with wheels from PyPI do, each by its name: clients.py NAME.
 
 What is printed is the same whoever computes it: residuals are compared with a bound, sums are rounded."""

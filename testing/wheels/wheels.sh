@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Programs with wheels from PyPI and scipy's own tests, preloaded and not: the outcome is the same.
 #
 # `make check-wheels`, or this from the build folder with srcdir set. TAP; status 77: the package index

@@ -1,4 +1,4 @@
-/* The checks of this layer's kernels, by random matrices. */
+/* The checks of this layer's kernels, by random matrices. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/kernel/check.h"
 #include "potf2.h"
 

@@ -1,5 +1,5 @@
 /* device_blas: operations on matrices in the device's memory, in place.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * They are enqueued on one in-order queue, so that they follow each other without events. Other
  * memory that they need belongs to the workspace, which a run opens for its largest sizes. */
 #ifndef CLB_DEVICE_BLAS_H

@@ -1,4 +1,5 @@
-/* Panels of LU on the device. A panel is divided into blocks, and these into strips of columns. One
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Panels of LU on the device. A panel is divided into blocks, and these into strips of columns. One
  * launch factors a strip. Two more update the other columns of its block: one for interchanges and
  * the solve, one for the update on the right. When all strips of a block are done the other columns
  * of the panel are updated in the same way, with the workspace's operations. Nothing waits for the

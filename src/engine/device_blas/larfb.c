@@ -1,4 +1,4 @@
-/* Blocks of reflectors, see larfb.h. */
+/* Blocks of reflectors, see larfb.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "larfb.h"
 
 #include <complex.h>

@@ -1,5 +1,5 @@
 /* larfb: products of elementary reflectors on the device, for QR.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * Q = H(1)*...*H(k), H(i) = I - tau(i)*v*v^H with v(1:i-1) = 0 and v(i) = 1; the elements of v
  * below are in column i of a matrix (LAPACK xGEQRF). nb reflectors are a block, H = I - V*T*V^H
  * with T upper triangular, which is applied by products: from the left W = V^H*C, W = op(T)*W, C -=

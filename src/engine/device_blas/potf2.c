@@ -1,4 +1,4 @@
-/* Diagonal blocks of Cholesky on the device. */
+/* Diagonal blocks of Cholesky on the device. SPDX-License-Identifier: BSD-3-Clause */
 #include "potf2.h"
 
 #include "engine/kernel/kernels.h"

@@ -1,5 +1,5 @@
 /* potf2: small diagonal blocks of Cholesky factored by the device (kernels/potf2.cl), where that
- * takes less time than a round trip to the CPU. */
+ * takes less time than a round trip to the CPU. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_POTF2_H
 #define CLB_POTF2_H
 

@@ -1,4 +1,5 @@
-/* The programs of workspaces and of panels, and the sizes compiled into them. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The programs of workspaces and of panels, and the sizes compiled into them. */
 #include "device_blas.h"
 
 #include "engine/kernel/kernels.h"

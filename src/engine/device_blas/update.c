@@ -1,4 +1,5 @@
-/* Updates of device matrices by the GEMM kernels, and triangular systems, whose work is updates. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Updates of device matrices by the GEMM kernels, and triangular systems, whose work is updates. */
 #include "device_blas.h"
 
 /* ---- updates ---- */

@@ -1,4 +1,5 @@
-/* Workspaces: a queue and memory; and the launches that move rows and copy matrices. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Workspaces: a queue and memory; and the launches that move rows and copy matrices. */
 #include "device_blas.h"
 
 size_t clb_dmat_ld(size_t rows, size_t element)

@@ -1,5 +1,5 @@
 /* Runs products as discrete.h describes: the calling thread enqueues the kernels in order, the
- * transfer queue's threads move the data. */
+ * transfer queue's threads move the data. SPDX-License-Identifier: BSD-3-Clause */
 #include "discrete.h"
 
 #include <stdatomic.h>

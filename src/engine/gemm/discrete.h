@@ -1,4 +1,4 @@
-/* discrete: products on a device with its own memory.
+/* discrete: products on a device with its own memory. SPDX-License-Identifier: BSD-3-Clause
  *
  * A is divided into bands of rows and B into bands of columns, and each band into slabs of depth. A
  * *load* brings one slab of one band to the device: staging threads copy it in pieces into pinned

@@ -1,4 +1,5 @@
-/* The plan of a product on a device with its own memory, and its loads and strips (discrete.h). */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The plan of a product on a device with its own memory, and its loads and strips (discrete.h). */
 #include "discrete.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Chooses between unified.c, for devices that share the host's memory, and discrete.c. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Chooses between unified.c, for devices that share the host's memory, and discrete.c. */
 #include "gemm.h"
 #include "structure.h"
 

@@ -1,4 +1,5 @@
-/* gemm: products of the caller's matrices and the other Level 3 routines on the device. Nothing
+/* SPDX-License-Identifier: BSD-3-Clause
+ * gemm: products of the caller's matrices and the other Level 3 routines on the device. Nothing
  * here reads the environment, calls dlsym or decides whether to use the device. */
 #ifndef CLB_GEMM_H
 #define CLB_GEMM_H

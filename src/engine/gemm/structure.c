@@ -1,4 +1,5 @@
-/* The operands of a product, of which a triangle may be stored, its passes and its part of C. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The operands of a product, of which a triangle may be stored, its passes and its part of C. */
 #include "structure.h"
 
 #include <stdlib.h>

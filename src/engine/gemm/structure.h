@@ -1,4 +1,5 @@
-/* structure: what the two ways of computing products share, theirs alone: operands that are
+/* SPDX-License-Identifier: BSD-3-Clause
+ * structure: what the two ways of computing products share, theirs alone: operands that are
  * described as the packing kernels see them, with element (i, p), i along the width (rows of A,
  * columns of B), p along the depth; and results of which only a triangle is computed. */
 #ifndef CLB_STRUCTURE_H

@@ -1,4 +1,5 @@
-/* Makes elements of structured operands that are not stored as they are needed. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Makes elements of structured operands that are not stored as they are needed. */
 #include "structure.h"
 
 #include <string.h>

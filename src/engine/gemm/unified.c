@@ -1,4 +1,5 @@
-/* Products on a device that shares the host's memory.
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Products on a device that shares the host's memory.
  *
  * For every tile of C, slab after slab: chunks of A and B that are not packed yet are packed, a
  * kernel adds their product to the tile P in the shim's memory. While the device works on the next

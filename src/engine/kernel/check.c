@@ -1,4 +1,4 @@
-/* What the checks of kernels share. */
+/* What the checks of kernels share. SPDX-License-Identifier: BSD-3-Clause */
 #include "check.h"
 
 #include <math.h>

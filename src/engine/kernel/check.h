@@ -2,7 +2,7 @@
  *
  * A check runs once for each kernel and precision, for the first call that needs the kernel.
  * Callers wait for its result until their time limit (clb_driver_set_time_limit). Matrices are real
- * here: a complex element is two numbers. */
+ * here: a complex element is two numbers. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_CHECK_H
 #define CLB_CHECK_H
 

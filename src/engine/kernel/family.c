@@ -1,4 +1,5 @@
-/* The kernel files, and the values that the header comments of kernels/gemm_*.cl allow. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The kernel files, and the values that the header comments of kernels/gemm_*.cl allow. */
 #include "kernel.h"
 #include "kernels.h"
 

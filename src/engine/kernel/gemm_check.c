@@ -1,4 +1,5 @@
-/* Checks of the kernels of products, in device memory; their rate, and the link's. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Checks of the kernels of products, in device memory; their rate, and the link's. */
 #include "check.h"
 #include "host/process.h"
 

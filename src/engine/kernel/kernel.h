@@ -1,4 +1,5 @@
-/* kernel: kernel families, the variants that are built from them, and how they are launched. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * kernel: kernel families, the variants that are built from them, and how they are launched. */
 #ifndef CLB_KERNEL_H
 #define CLB_KERNEL_H
 

@@ -1,4 +1,4 @@
-/* The kernel files, embedded by kernels/embed.sh. */
+/* The kernel files, embedded by kernels/embed.sh. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_KERNELS_H
 #define CLB_KERNELS_H
 

@@ -1,5 +1,5 @@
 /* The launches of a variant's kernels, with the geometry that the header comments of
- * kernels/gemm_*.cl state. */
+ * kernels/gemm_*.cl state. SPDX-License-Identifier: BSD-3-Clause */
 #include "kernel.h"
 
 /* ---- matrices in the device's memory ---- */

@@ -1,4 +1,5 @@
-/* Products with divided depth and of scaled operands, their memory and sums; the faster variant. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Products with divided depth and of scaled operands, their memory and sums; the faster variant. */
 #include "kernel.h"
 
 #include <math.h>

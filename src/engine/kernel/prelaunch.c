@@ -1,5 +1,5 @@
 /* On PoCL the first launch of each kernel must be the widest that there will be.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * PoCL stores a loaded kernel together with the width of its grid and loads it again for a wider
  * grid. A command takes a reference to the loaded kernel when it begins and releases it when it
  * ends, by a lookup that ignores the width: after a wider launch in between it finds another entry,

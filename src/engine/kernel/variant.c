@@ -1,4 +1,5 @@
-/* Checks that run once; and variants, which are built and checked at their first use. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Checks that run once; and variants, which are built and checked at their first use. */
 #include "check.h"
 #include "host/process.h"
 

@@ -4,7 +4,7 @@
  * the block of reflectors, conjugate-transposed, to the columns on the right (larfb.h).
  *
  * The memory of A may have A^H, as xGELQF's has: the copies to and from the device transpose, and
- * rows of the memory are written as columns of A would be. */
+ * rows of the memory are written as columns of A would be. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/device_blas/larfb.h"
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"

@@ -6,7 +6,7 @@
  * last column and don't depend on each other: after a failure xGETRS computes those that are left.
  *
  * A device that shares the host's memory solves with the factors in the caller's memory, and so
- * does one whose memory does not hold both matrices. */
+ * does one whose memory does not hold both matrices. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 

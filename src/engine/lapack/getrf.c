@@ -1,4 +1,4 @@
-/* LAPACK xGETRF in the caller's memory: the steps, which job.h describes. */
+/* LAPACK xGETRF in the caller's memory: the steps. SPDX-License-Identifier: BSD-3-Clause */
 #include "job.h"
 
 #include <stdlib.h>

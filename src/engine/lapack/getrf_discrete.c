@@ -1,4 +1,4 @@
-/* LAPACK xGETRF on a device that has memory of its own.
+/* LAPACK xGETRF on a device that has memory of its own. SPDX-License-Identifier: BSD-3-Clause
  *
  * The steps are those of job.h; where the device factors the panels, those of getrf_lookahead.c.
  * When the last step is done the device copies columns, rows in the final order, to one of a few

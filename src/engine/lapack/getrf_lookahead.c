@@ -1,5 +1,5 @@
 /* LU with look-ahead on two queues, where the device has its own memory and factors the panels.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * Columns are uploaded in groups: one for each panel, and others for the columns after the last
  * one. Panels have a queue of their own, "ahead". In step s it applies step s-1 to group s and
  * factors that panel. Meanwhile the other queue, for updates, applies step s-1 to the groups after

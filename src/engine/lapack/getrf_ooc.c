@@ -1,5 +1,5 @@
 /* LU of a matrix that is larger than the device's memory: left-looking over blocks of columns.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * A block is uploaded with all interchanges so far applied. Then the panels on its left are
  * uploaded one after the other; the L of each has the interchanges since it was factored applied.
  * Each gives the block's part of U by a solve, and then updates the rows below. Then the block is

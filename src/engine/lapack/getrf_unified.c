@@ -2,7 +2,7 @@
  *
  * The CPU factors panels in place, in memory of the shim. The device copies the caller's columns in
  * and applies the first step's interchanges in doing so; the CPU copies them out and applies those
- * of the later steps. So neither costs a pass of its own. */
+ * of the later steps. So neither costs a pass of its own. SPDX-License-Identifier: BSD-3-Clause */
 #include "job.h"
 
 #include <stdlib.h>

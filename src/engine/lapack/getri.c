@@ -1,4 +1,4 @@
-/* LAPACK xGETRI in the caller's memory.
+/* LAPACK xGETRI in the caller's memory. SPDX-License-Identifier: BSD-3-Clause
  *
  * A = P^T*L*U, so A^-1 = X*P with X*L = U^-1. As in LAPACK the solve with L is from the right,
  * which keeps X*A - I small. Rows of X don't depend on each other. Row i of U^-1 begins with column

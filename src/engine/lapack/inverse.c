@@ -1,4 +1,5 @@
-/* LAPACK xTRTRI, xLAUUM and xPOTRI in the caller's memory.
+/* SPDX-License-Identifier: BSD-3-Clause
+ * LAPACK xTRTRI, xLAUUM and xPOTRI in the caller's memory.
  *
  * The comments describe a lower triangle L. Where U is stored, L stands for U^T, and rows and
  * columns are exchanged.

@@ -1,4 +1,4 @@
-/* What the runs of all algorithms have in common, see job.h. */
+/* What all algorithms' runs have in common, see job.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 

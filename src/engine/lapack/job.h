@@ -2,7 +2,7 @@
  *
  * Unified memory: a matrix is in memory that the CPU can map, and the CPU copies between that and
  * the caller's matrix. Discrete memory: a transfer queue moves the matrix in the order of an array
- * of transfers, uploads, then downloads. A run is
+ * of transfers, uploads, then downloads. A run is SPDX-License-Identifier: BSD-3-Clause
  *
  *     clb_job_open       the workspace; a device that can't compute declines here
  *     clb_job_matrix     memory for each matrix, and the transfers: all of it before anything is

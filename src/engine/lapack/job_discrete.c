@@ -1,4 +1,4 @@
-/* The transfers of a run where the device has memory of its own, see job.h. */
+/* Transfers of a run on discrete memory, see job.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/transfer/transfer_queue.h"
 #include "job.h"
 

@@ -1,4 +1,4 @@
-/* Runs on a device that shares the host's memory, see job.h. */
+/* Runs on devices with unified memory, see job.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "job.h"
 
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x)

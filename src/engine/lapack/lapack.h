@@ -1,4 +1,5 @@
-/* lapack: triangular systems, LU, Cholesky and QR factorisations and inverses of the caller's
+/* SPDX-License-Identifier: BSD-3-Clause
+ * lapack: triangular systems, LU, Cholesky and QR factorisations and inverses of the caller's
  * matrices, for route. A call is valid and not quick (clb_call_is_quick); its work and info are not
  * used. When a function returns no command that uses the caller's memory is outstanding. */
 #ifndef CLB_LAPACK_H

@@ -1,4 +1,5 @@
-/* LAPACK xORMQR and xUNMQR in the caller's memory: first T of all blocks of reflectors is computed,
+/* SPDX-License-Identifier: BSD-3-Clause
+ * LAPACK xORMQR and xUNMQR in the caller's memory: first T of all blocks of reflectors is computed,
  * then the blocks are applied to one part of C after the other (rhs_blocks.h). */
 #include "engine/device_blas/larfb.h"
 #include "rhs_blocks.h"

@@ -1,4 +1,4 @@
-/* LAPACK xPOTRF in the caller's memory.
+/* LAPACK xPOTRF in the caller's memory. SPDX-License-Identifier: BSD-3-Clause
  *
  * The comments describe A = L*L^H. Where A = U^H*U is stored, L stands for U^H, and rows and
  * columns are exchanged.

@@ -1,4 +1,5 @@
-/* After a failure the next library finishes factorisations whose first columns are written. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * After a failure the next library finishes factorisations whose first columns are written. */
 #include "job.h"
 
 #include <string.h>

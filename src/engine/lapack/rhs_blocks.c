@@ -1,4 +1,4 @@
-/* Right-hand sides (rhs_blocks.h); xTRSM, xGETRS and xPOTRS. */
+/* xTRSM, xGETRS and xPOTRS by blocks, see rhs_blocks.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "rhs_blocks.h"
 #include "engine/transfer/transfer_queue.h"
 

@@ -1,6 +1,6 @@
 /* rhs_blocks: operations on blocks of right-hand sides with a matrix A, in the caller's memory:
  * triangular systems (rhs_blocks.c) and products with Q (ormqr.c).
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * B is divided into parts that don't depend on each other, blocks of columns (left) or rows
  * (right). They are processed in the shim's memory, and the CPU copies the results X back, which is
  * the only write to the caller's memory: so a part of B is either old or final. */

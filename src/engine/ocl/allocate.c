@@ -1,4 +1,5 @@
-/* Memory that the pool makes where it has kept none, and for data that is too large for it. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Memory that the pool makes where it has kept none, and for data that is too large for it. */
 #include "cl.h"
 
 #include <pthread.h>

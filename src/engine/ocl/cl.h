@@ -1,4 +1,5 @@
-/* cl: for this folder only: OpenCL functions and their errors; commands, queues and programs. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * cl: for this folder only: OpenCL functions and their errors; commands, queues and programs. */
 #ifndef CLB_CL_H
 #define CLB_CL_H
 

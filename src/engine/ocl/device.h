@@ -1,4 +1,5 @@
-/* device: the device in use: what it is like, what is kept for it once started, its memory. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * device: the device in use: what it is like, what is kept for it once started, its memory. */
 #ifndef CLB_DEVICE_H
 #define CLB_DEVICE_H
 

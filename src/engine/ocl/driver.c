@@ -1,5 +1,5 @@
 /* The thread on which a driver starts, programs are loaded or compiled, and kernels are checked.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * These tasks need more stack than a thread of the program may have (LLVM recurses, PoCL's device
  * query uses 64 KiB), may take seconds, and are those in which drivers install signal handlers. So
  * each runs on a thread of its own, made by the call that needs it; there is one at a time.

@@ -1,4 +1,5 @@
-/* The threads of a driver: which they are, and a CPU for each worker of a CPU device. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The threads of a driver: which they are, and a CPU for each worker of a CPU device. */
 #include "start.h"
 #include "host/process.h"
 

@@ -7,7 +7,7 @@
  * enqueued. Nobody waits for a request: who wants to know what has become of a command has its
  * event watched. The thread asks the driver for watched commands again and again, because it could
  * not be called back from waiting. Where the driver does not return, whoever waits abandons the
- * device, and no more requests are left. */
+ * device, and no more requests are left. SPDX-License-Identifier: BSD-3-Clause */
 #include "cl.h"
 
 #include <math.h>

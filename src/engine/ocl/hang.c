@@ -1,4 +1,4 @@
-/* Waiting for a device that may hang.
+/* Waiting for a device that may hang. SPDX-License-Identifier: BSD-3-Clause
  *
  * A device with its own memory may stop working while the CPU can still finish the call. So a wait
  * asks the driver again and again, at intervals of a 256th of the time that has passed and awake at

@@ -4,7 +4,7 @@
  * devices, builds, checks and times kernels, and stores programs and the result of each step in the
  * cache. This process asks for a step, looks or waits until it has a record, and loads only what
  * has passed. What a helper has died of is marked, and not done again until the mark is old or the
- * driver another one. */
+ * driver another one. SPDX-License-Identifier: BSD-3-Clause */
 #include "helper.h"
 #include "start.h"
 #include "store.h"

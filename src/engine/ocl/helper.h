@@ -1,4 +1,5 @@
-/* helper: the process that meets drivers, what it is asked for, and what it has found out. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * helper: the process that meets drivers, what it is asked for, and what it has found out. */
 #ifndef CLB_HELPER_H
 #define CLB_HELPER_H
 

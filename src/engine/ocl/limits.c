@@ -1,4 +1,4 @@
-/* Resource limits: may a driver start, or compile, in this process? */
+/* Do limits let a driver start, or compile, here? SPDX-License-Identifier: BSD-3-Clause */
 #include "start.h"
 #include "host/process.h"
 

@@ -1,4 +1,5 @@
-/* The table of OpenCL functions, and what their errors mean. The OpenCL ICD loader, or one driver,
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The table of OpenCL functions, and what their errors mean. The OpenCL ICD loader, or one driver,
  * is opened by dlopen at first use: the shim must load on systems without it. */
 #include "start.h"
 #include "host/process.h"

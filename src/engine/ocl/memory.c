@@ -2,7 +2,7 @@
  *
  * Freed buffers are kept for the next call, up to a bound, because allocating costs page faults
  * where memory is shared and driver round trips elsewhere. On the host, the pool is ordinary memory
- * in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
+ * in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. SPDX-License-Identifier: BSD-3-Clause */
 #include "cl.h"
 
 #include <pthread.h>

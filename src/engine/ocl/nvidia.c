@@ -1,7 +1,7 @@
 /* NVIDIA: quirks of its driver, and PTX for instructions that its OpenCL compiler does not know.
  *
  * Limits on an H200 with driver 580: it reports 256 work-items and 48 KiB of local memory for
- * kernels that run with 512 and 180 KiB. */
+ * kernels that run with 512 and 180 KiB. SPDX-License-Identifier: BSD-3-Clause */
 #include "start.h"
 #include "host/process.h"
 

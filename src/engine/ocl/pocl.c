@@ -1,4 +1,4 @@
-/* PoCL: its quirks, and workarounds.
+/* PoCL: its quirks, and workarounds. SPDX-License-Identifier: BSD-3-Clause
  *
  * PoCL ends the process when it can't read the machine's memory size, and when a file in its cache
  * of compiled kernels is damaged; it runs any code that it finds there. So its cache directory must

@@ -1,4 +1,5 @@
-/* Compiled programs: one entry for every source and option string, in memory and on disk. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Compiled programs: one entry for every source and option string, in memory and on disk. */
 #include "helper.h"
 #include "start.h"
 #include "store.h"

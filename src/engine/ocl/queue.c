@@ -1,4 +1,4 @@
-/* In-order queues that detect failed commands.
+/* In-order queues that detect failed commands. SPDX-License-Identifier: BSD-3-Clause
  *
  * clFinish, or waiting for one event, does not tell whether earlier commands have failed: an
  * in-order queue may continue after a failed command (OpenCL 1.2, 5.12), and only that command's

@@ -1,4 +1,4 @@
-/* queue: queues that detect failed commands, and the queue sets of calls. */
+/* queue: queues that detect failed commands; queue sets. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_QUEUE_H
 #define CLB_QUEUE_H
 

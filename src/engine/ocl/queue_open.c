@@ -1,5 +1,5 @@
 /* What is done once for a queue: opening it, a place for counting its launches, and kernel objects;
- * and the times of commands for the trace. */
+ * and the times of commands for the trace. SPDX-License-Identifier: BSD-3-Clause */
 #include "cl.h"
 #include "host/process.h"
 

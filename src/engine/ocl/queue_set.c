@@ -1,4 +1,5 @@
-/* The queues and kernel objects of one call, and the calls that are on the device at once. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The queues and kernel objects of one call, and the calls that are on the device at once. */
 #include "cl.h"
 
 #include <stdlib.h>

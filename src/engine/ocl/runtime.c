@@ -1,5 +1,5 @@
 /* The device: one is chosen, described and used, with one context, for the life of the process.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * It is started by the first call worth offloading and never torn down: drivers may be gone when
  * destructors run. A forked child abandons it: the driver's threads and locks did not survive. */
 #include "helper.h"

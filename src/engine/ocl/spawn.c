@@ -4,7 +4,7 @@
  * program's memory that never calls exec, which only a wait with __WCLONE sees. The keeper makes
  * the helper by clone(CLONE_VM | CLONE_VFORK) and exec, and is its parent for as long as it runs:
  * an orphan would be given to a program that is process 1 or a subreaper, with SIGCHLD, and an
- * exec'ed process sends SIGCHLD whatever clone was told.
+ * exec'ed process sends SIGCHLD whatever clone was told. SPDX-License-Identifier: BSD-3-Clause
  *
  * The keeper runs with the calling thread's thread pointer, while that thread waits. So it and the
  * helper before its exec only make system calls: no malloc, no stdio. */

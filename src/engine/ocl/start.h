@@ -1,4 +1,5 @@
-/* start: what only the start of a device, its helper and the building of programs use. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * start: what only the start of a device, its helper and the building of programs use. */
 #ifndef CLB_START_H
 #define CLB_START_H
 

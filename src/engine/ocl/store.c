@@ -1,4 +1,4 @@
-/* Records in the cache folder.
+/* Records in the cache folder. SPDX-License-Identifier: BSD-3-Clause
  *
  * A file is a header, the key in full and the record's text; it is used only when its checksum and
  * its whole key match, because PoCL runs damaged binaries, or aborts the process on a truncated

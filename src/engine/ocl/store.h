@@ -1,4 +1,4 @@
-/* store: what is kept in the cache folder, one record a file. */
+/* store: records in the cache folder, one a file. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_STORE_H
 #define CLB_STORE_H
 

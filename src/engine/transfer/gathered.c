@@ -1,4 +1,4 @@
-/* Gathered transfers, of small matrices: see `gathers` in transfer_queue.h. */
+/* Gathered transfers, of small matrices. SPDX-License-Identifier: BSD-3-Clause */
 #include "transfer_queue.h"
 
 /* The buffer has one of few sizes, so that a kept one fits. */

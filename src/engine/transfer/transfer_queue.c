@@ -1,4 +1,4 @@
-/* Staged transfers, see transfer_queue.h. */
+/* Staged transfers, see transfer_queue.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "transfer_queue.h"
 
 #include <sched.h>

@@ -5,7 +5,7 @@
  * download it enqueues the transfer, awaits it, and writes the slot to the caller's matrix. The
  * calling thread enqueues the kernels: it waits until an upload has been enqueued, and releases a
  * download when its kernels have been. If no threads can be lent, it does the work of one whenever
- * it would wait.
+ * it would wait. SPDX-License-Identifier: BSD-3-Clause
  *
  * In each direction pieces are handed out in the order of the array of transfers, and never before
  * their transfer is released. A thread waits only for commands that have been enqueued, so there is

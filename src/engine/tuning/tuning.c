@@ -1,4 +1,4 @@
-/* Selects a kernel family and its parameters from the tables. */
+/* Selects kernel families and values from the tables. SPDX-License-Identifier: BSD-3-Clause */
 #include "tuning.h"
 #include "engine/ocl/store.h"
 #include "host/process.h"

@@ -1,4 +1,5 @@
-/* tuning: selects a device's kernel family and its parameters, in rows for
+/* SPDX-License-Identifier: BSD-3-Clause
+ * tuning: selects a device's kernel family and its parameters, in rows for
  * the device's class, then the default ones; CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS override. */
 #ifndef CLB_TUNING_H
 #define CLB_TUNING_H

@@ -5,7 +5,7 @@
  * would have reached without the shim, so Fortran integers are read through clb_int. C names pass
  * integers by value in registers or stack slots of 64 bits, of which a caller with 32-bit integers
  * fills the lower half: they are declared 64-bit and narrowed by clb_c_int; passing them on
- * unchanged is right for a library of either width.
+ * unchanged is right for a library of either width. SPDX-License-Identifier: BSD-3-Clause
  *
  * Hidden lengths. Fortran compilers append the lengths of character arguments; C callers omit them.
  * They are never read. A declined call is a tail call that leaves the caller's arguments as they

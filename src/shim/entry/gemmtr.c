@@ -1,6 +1,6 @@
 /* xGEMMTR, also called xGEMMT. Libraries have it under one name, under both or not at all: then the
  * shim computes it by xGEMM (route/complete.c), and reports wrong arguments as the routine would,
- * to the error handler of the program or of the next library.
+ * to the error handler of the program or of the next library. SPDX-License-Identifier: BSD-3-Clause
  *
  * Source: Reference BLAS 3.12.1 xGEMMTR, cblas_xgemmtr; OpenBLAS and MKL xGEMMT. */
 #include "abi.h"

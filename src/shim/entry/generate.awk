@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Makes the exported functions of one kind from the table of routines and their names:
 #
 #   awk -v kind=fortran|cblas|lapacke -f generate.awk routines.def

@@ -1,4 +1,4 @@
-/* The shim's own API, include/clblas_shim.h. */
+/* The shim's own API, include/clblas_shim.h. SPDX-License-Identifier: BSD-3-Clause */
 #include "abi.h"
 #include "host/process.h"
 

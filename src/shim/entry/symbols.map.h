@@ -1,4 +1,5 @@
-/* Preprocessed into the linker's version script. The node is anonymous: symbols with a version
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Preprocessed into the linker's version script. The node is anonymous: symbols with a version
  * would not interpose programs linked to versioned libraries. */
 {
 global:

@@ -1,5 +1,5 @@
 /* Finds the next library, in the order of docs/next-library.md, by dlopen, dlsym and dladdr1.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * A first call therefore waits while another thread is inside dlopen. No lock of the shim is held
  * meanwhile, and what is found is stored without one: it works in a child forked at any time. An
  * object whose address is stored is kept loaded by RTLD_NODELETE. */

@@ -1,5 +1,5 @@
 /* The exported names, and calls of the next library's functions of these names by the shim itself.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * Arguments are passed as the signature in routines.def says. In the ABIs of x86-64 and AArch64
  * integers and addresses travel in one sequence of registers and 8-byte stack slots and
  * floating-point numbers in another, and a function ignores arguments behind its last one. So one

@@ -1,5 +1,5 @@
 /* next: finds the BLAS/LAPACK that computes every call which does not run on the device.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * It is searched for each symbol, and for each caller where the global search finds nothing. The
  * result is never the shim itself and never NULL. No lock is held while dlopen or dlsym runs. */
 #ifndef CLB_NEXT_H

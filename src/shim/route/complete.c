@@ -1,4 +1,5 @@
-/* What the next library computes of a call that the device has run: the parts that are missing
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the next library computes of a call that the device has run: the parts that are missing
  * after a failure, and the best size of a workspace. A part of C of xSYMM, xSYRK, xSYR2K or xGEMMTR
  * is computed by the routine itself where the part has the structure that the routine computes,
  * otherwise by xGEMM; xGEMMTR by xGEMM alone for libraries that lack it. */

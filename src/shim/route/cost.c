@@ -1,4 +1,5 @@
-/* The device's seconds of a call follow from the rates of kernels and link that the helper has
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The device's seconds of a call follow from the rates of kernels and link that the helper has
  * measured, and from constants of the algorithms: what any call takes, what each step of a chain of
  * panels or blocks takes, how often what a call moves is moved, and how much slower than products
  * its operations are. The next library's are those of the optimised library of cost.def, or of a

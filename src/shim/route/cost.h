@@ -1,4 +1,5 @@
-/* cost: predicts the seconds of calls on both sides by pure functions of the call's shape, of the
+/* SPDX-License-Identifier: BSD-3-Clause
+ * cost: predicts the seconds of calls on both sides by pure functions of the call's shape, of the
  * rates of kernels and link, of an optimised library's times (cost.def) and of what has been
  * measured on this machine (struct clb_profile). No device's or CPU's name counts. */
 #ifndef CLB_COST_H

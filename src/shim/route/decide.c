@@ -1,4 +1,5 @@
-/* decide: which side computes a call. It passes the gates of the table below in order. A call like
+/* SPDX-License-Identifier: BSD-3-Clause
+ * decide: which side computes a call. It passes the gates of the table below in order. A call like
  * one before is the history's to decide; predict.c has the gates for others. */
 #include "engine/kernel/kernel.h"
 #include "engine/ocl/helper.h"

@@ -1,7 +1,7 @@
 /* Factorisations, and systems that are solved with them: xGETRF, xPOTRF, xGEQRF, xGESV and xPOSV.
  * The device updates the trailing matrix; panels that the algorithm factors on the CPU are factored
  * by the next library. LQ, xGELQF, is QR of the adjoint matrix: A = L*Q is A^H = Q^H*L^H, with the
- * same reflectors. */
+ * same reflectors. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/kernel/kernel.h"
 #include "engine/lapack/lapack.h"
 #include "engine/ocl/helper.h"

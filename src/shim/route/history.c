@@ -1,4 +1,4 @@
-/* What calls teach, and which other threads' calls there are. */
+/* What calls teach, and which other calls there are. SPDX-License-Identifier: BSD-3-Clause */
 #include "history.h"
 
 #include "host/host.h"

@@ -1,5 +1,5 @@
 /* history: what this process knows of the calls that it has made; no file has it.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * An entry for each routine with its sizes, beside a next library with a number of threads, has the
  * seconds that such a call was predicted to take and has taken on either side, and the decision. So
  * a call that is made again is decided without predicting it, goes to the other side now and then

@@ -4,7 +4,7 @@
  * A triangle is not copied: the memory of a Hermitian matrix by rows is that of its conjugate by
  * columns, with the other triangle, A^T = conj(A). So conj(A) = L*L^H is factored in place where
  * A = U^H*U is asked for, L = U^T, and systems are conj(A)*conj(X) = conj(B): only B is copied.
- * L^-1 is the transpose of U^-1, and L^H*L that of U*U^H.
+ * L^-1 is the transpose of U^-1, and L^H*L that of U*U^H. SPDX-License-Identifier: BSD-3-Clause
  *
  * Source: LAPACKE (LAPACK Users' Guide; lapacke.h of Reference LAPACK). */
 #include "engine/device_blas/device_blas.h"

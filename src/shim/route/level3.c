@@ -1,4 +1,5 @@
-/* Level 3 of BLAS but xTRSM: xGEMM, xTRMM, xSYMM, xSYRK, xSYR2K, xGEMMTR and their Hermitian forms.
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Level 3 of BLAS but xTRSM: xGEMM, xTRMM, xSYMM, xSYRK, xSYR2K, xGEMMTR and their Hermitian forms.
  * What the next library does for parts that are missing is in complete.c. */
 #include "engine/gemm/gemm.h"
 #include "route.h"

@@ -1,4 +1,5 @@
-/* predict: which side computes a call that the history does not know, by predicted times; whether
+/* SPDX-License-Identifier: BSD-3-Clause
+ * predict: which side computes a call that the history does not know, by predicted times; whether
  * such calls are worth a start of the device; and what calls have taken, for later ones. */
 #include "engine/device_blas/device_blas.h"
 #include "host/process.h"

@@ -1,6 +1,6 @@
 /* The record's text has a line for each time (side, family, precision with l for LQ and the
  * sizes that are thin, class, nanoseconds, number of calls) and one for the device's start. The
- * cache folder is locked while one is replaced. */
+ * cache folder is locked while one is replaced. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/ocl/helper.h"
 #include "profile.h"
 #include "engine/ocl/store.h"

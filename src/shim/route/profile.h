@@ -1,4 +1,5 @@
-/* profile: what calls have taken on this machine, in a record in the cache folder for each device
+/* SPDX-License-Identifier: BSD-3-Clause
+ * profile: what calls have taken on this machine, in a record in the cache folder for each device
  * beside each next library with a number of threads. It is read when the first call asks for its
  * prediction. When the process ends it is written with CLBLAS_SHIM_LEARN=1, and else, once an hour,
  * what declined calls have taken, which CLBLAS_SHIM_REPRODUCIBLE=1 does not read either. */

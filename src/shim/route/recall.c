@@ -1,4 +1,4 @@
-/* What a call reads of the history, without a lock. */
+/* What a call reads of the history, without a lock. SPDX-License-Identifier: BSD-3-Clause */
 #include "history.h"
 
 #include "host/host.h"

@@ -1,4 +1,5 @@
-/* The life of a call: described, decided about, run on the device, and finished or declined. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The life of a call: described, decided about, run on the device, and finished or declined. */
 #include "engine/kernel/kernel.h"
 #include "engine/ocl/helper.h"
 #include "route.h"

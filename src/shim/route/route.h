@@ -1,6 +1,6 @@
 /* route: decides where a call is computed. A call is *declined* (the interface then calls the next
  * library with the original arguments), or it has been computed: on the device, or recovered by the
- * next library after the device failed. */
+ * next library after the device failed. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_ROUTE_H
 #define CLB_ROUTE_H
 

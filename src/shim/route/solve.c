@@ -1,6 +1,6 @@
 /* What is computed with factors or of triangles: xTRSM, xGETRS, xPOTRS and xORMQR, in parts of the
  * result that don't depend on each other; xORGQR, in columns; and inverses, xGETRI, xTRTRI, xLAUUM
- * and xPOTRI, at once. */
+ * and xPOTRI, at once. SPDX-License-Identifier: BSD-3-Clause */
 #include "engine/lapack/lapack.h"
 #include "route.h"
 

@@ -1,4 +1,5 @@
-/* Statistics: summed by atomic additions, in a few sets so that threads seldom meet at one. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Statistics: summed by atomic additions, in a few sets so that threads seldom meet at one. */
 #include "engine/ocl/helper.h"
 #include "host/process.h"
 #include "profile.h"

@@ -1,8 +1,8 @@
 /* The work below which the names themselves decline a call, by a jump to the next library: their
- * symbol's min_work.
- * It is the user's threshold, or the lowest work at which any call may be the device's in `auto`;
- * also in `off` with CLBLAS_SHIM_LEARN=1, so that calls inside others take no longer than there.
- * Where calls are counted or logged min_work stays -infinity, so that all reach clb_route. */
+ * symbol's min_work. It is the user's threshold, or the lowest work at which any call may be the
+ * device's in `auto`; also in `off` with CLBLAS_SHIM_LEARN=1, so that calls inside others take no
+ * longer than there. Where calls are counted or logged min_work stays -infinity, so that all reach
+ * clb_route. SPDX-License-Identifier: BSD-3-Clause */
 #include "host/process.h"
 #include "profile.h"
 #include "route.h"

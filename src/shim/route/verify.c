@@ -1,4 +1,5 @@
-/* CLBLAS_SHIM_VERIFY: results of the device are checked before the call returns (blas/judge.h).
+/* SPDX-License-Identifier: BSD-3-Clause
+ * CLBLAS_SHIM_VERIFY: results of the device are checked before the call returns (blas/judge.h).
  * What the check or the next library needs of what is overwritten is copied first. A result that
  * fails is undone, the device is not used any more, and the next library computes the call. */
 #include "blas/judge.h"

@@ -1,4 +1,5 @@
-/* clblas-shim bench: whole calls with the shim and without, and what bounds them. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * clblas-shim bench: whole calls with the shim and without, and what bounds them. */
 #include "measure.h"
 #include "trial.h"
 

@@ -1,5 +1,5 @@
 /* Which library each BLAS or LAPACK name of a program is bound to, from what the dynamic linker
- * writes with LD_DEBUG=bindings,scopes. */
+ * writes with LD_DEBUG=bindings,scopes. SPDX-License-Identifier: BSD-3-Clause */
 #include "command.h"
 
 #include <stdlib.h>

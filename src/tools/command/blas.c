@@ -1,4 +1,5 @@
-/* The next BLAS and how fast it is. A child process finds it as a call of the shim would. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The next BLAS and how fast it is. A child process finds it as a call of the shim would. */
 #include "measure.h"
 #include "trial.h"
 #include "shim/next/next.h"

@@ -1,5 +1,5 @@
 /* Calls of BLAS libraries by name, timed in a child process, which opens the library that is named,
- * or finds the next one as a call of the shim would. */
+ * or finds the next one as a call of the shim would. SPDX-License-Identifier: BSD-3-Clause */
 #include "measure.h"
 #include "shim/next/next.h"
 #include "trial.h"

@@ -1,5 +1,5 @@
 /* command: the clblas-shim command. One file for each sub-command; commands.def lists them.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * It opens no OpenCL driver but to measure (otherwise the helper process does that), and looks up
  * its files beside itself, in a build folder as well as installed. */
 #ifndef CLB_COMMAND_H

@@ -1,4 +1,5 @@
-/* clblas-shim devices: platforms, devices and drivers, what is taken and why the rest is not. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * clblas-shim devices: platforms, devices and drivers, what is taken and why the rest is not. */
 #include "command.h"
 
 #include <stdlib.h>

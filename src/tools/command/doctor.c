@@ -1,4 +1,5 @@
-/* clblas-shim doctor: whether the shim works here, for a program or a process, and why not. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * clblas-shim doctor: whether the shim works here, for a program or a process, and why not. */
 #include "doctor.h"
 #include "engine/ocl/store.h"
 

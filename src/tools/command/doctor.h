@@ -1,4 +1,5 @@
-/* doctor: whether the shim works here. The verdict is the worst of the findings. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * doctor: whether the shim works here. The verdict is the worst of the findings. */
 #ifndef CLB_DOCTOR_H
 #define CLB_DOCTOR_H
 

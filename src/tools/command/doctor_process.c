@@ -1,4 +1,5 @@
-/* clblas-shim doctor --pid: what a running process has loaded. Only files and /proc are read. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * clblas-shim doctor --pid: what a running process has loaded. Only files and /proc are read. */
 #include "doctor.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* clblas-shim doctor PROGRAM: the library that calls are bound to and what became of them. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * clblas-shim doctor PROGRAM: the library that calls are bound to and what became of them. */
 #include "doctor.h"
 
 #include <limits.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # Makes what is installed for the command from commands.def, config.def and docs/report.md:
 #
 #   documents.sh command-manual | library-manual | bash-completion | zsh-completion

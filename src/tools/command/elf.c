@@ -1,4 +1,5 @@
-/* Executables and shared libraries as files: what they define, refer to and need. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Executables and shared libraries as files: what they define, refer to and need. */
 #include "command.h"
 #include "shim/next/next.h"
 

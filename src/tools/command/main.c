@@ -1,4 +1,4 @@
-/* clblas-shim: starts the sub-command. */
+/* clblas-shim: starts the sub-command. SPDX-License-Identifier: BSD-3-Clause */
 #include "command.h"
 
 #include <errno.h>

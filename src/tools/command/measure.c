@@ -1,4 +1,4 @@
-/* The device for measurements in this process: start, launches, clocks. */
+/* The device for measurements: start, launches, clocks. SPDX-License-Identifier: BSD-3-Clause */
 #include "measure.h"
 #include "product.h"
 #include "trial.h"

@@ -1,5 +1,5 @@
 /* measure: what the commands that measure share. The device is used in this process (measure.c),
- * BLAS libraries in children (calls.c). */
+ * BLAS libraries in children (calls.c). SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_MEASURE_H
 #define CLB_MEASURE_H
 

@@ -1,4 +1,5 @@
-/* Options, help and messages, for the command and for programs of its own that it starts. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Options, help and messages, for the command and for programs of its own that it starts. */
 #include "command.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Times of CLBlast, cuBLAS and NVIDIA's NVBLAS, measured in children. */
+/* Times of CLBlast, cuBLAS and NVBLAS, in children. SPDX-License-Identifier: BSD-3-Clause */
 #include "measure.h"
 #include "peers.h"
 #include "trial.h"

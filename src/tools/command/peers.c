@@ -1,4 +1,5 @@
-/* CLBlast on the shim's device, cuBLAS on CUDA's first one; loaded at run time, without headers. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * CLBlast on the shim's device, cuBLAS on CUDA's first one; loaded at run time, without headers. */
 #include "peers.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* peers: other libraries' products in a device's memory, for bench, the ladder and
- * testing/bench. */
+ * testing/bench. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_PEERS_H
 #define CLB_PEERS_H
 

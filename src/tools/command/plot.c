@@ -1,4 +1,4 @@
-/* Pictures of what bench, report and the ladder print, drawn by gnuplot. */
+/* Pictures of bench, report and ladder, by gnuplot. SPDX-License-Identifier: BSD-3-Clause */
 #include "command.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* A product of operands that are in the device's memory. */
+/* A product of operands that are in the device's memory. SPDX-License-Identifier: BSD-3-Clause */
 #include "product.h"
 #include "engine/kernel/check.h"
 

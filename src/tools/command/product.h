@@ -1,4 +1,5 @@
-/* product: a product of operands that are in the device's memory, by the library's own kernels:
+/* SPDX-License-Identifier: BSD-3-Clause
+ * product: a product of operands that are in the device's memory, by the library's own kernels:
  * packing of A and of B, and the product. For tune, bench and the ladder, and for testing/bench. */
 #ifndef CLB_PRODUCT_H
 #define CLB_PRODUCT_H

@@ -1,5 +1,5 @@
 /* clblas-shim report: adds up the JSON reports of CLBLAS_SHIM_STATS and says what they mean.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * A sum is a report (docs/report.md) with the number of processes: sums can be added, too. */
 #include "command.h"
 #include "shim/route/route.h"

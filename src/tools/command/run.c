@@ -1,4 +1,5 @@
-/* clblas-shim run: a program under the shim, on request with a summary at the end. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * clblas-shim run: a program under the shim, on request with a summary at the end. */
 #include "command.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Files of the installation, and programs under the shim. */
+/* Files of the installation, and programs under the shim. SPDX-License-Identifier: BSD-3-Clause */
 #include "command.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Tables of the sources as text, for what is made from them; sourced by documents.sh and testing/docs.test.
 # Environment: srcdir CC.
 

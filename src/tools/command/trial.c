@@ -1,4 +1,4 @@
-/* Calls of routines by their public names, on made-up matrices. */
+/* Calls by public names on made-up matrices. SPDX-License-Identifier: BSD-3-Clause */
 #include "trial.h"
 #include "host/process.h"
 #include "engine/kernel/check.h"

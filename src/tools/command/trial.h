@@ -1,5 +1,5 @@
 /* trial: calls of any routine by a public name. Contents of matrices are as good as random and well
- * conditioned, and are the same before every call. */
+ * conditioned, and are the same before every call. SPDX-License-Identifier: BSD-3-Clause */
 #ifndef CLB_TRIAL_H
 #define CLB_TRIAL_H
 

@@ -6,7 +6,7 @@
  * after a turn they sleep, so a row's first calls don't count. The rows' medians go to the profile.
  * Besides square calls there are thin ones, of fewer sizes (clb_cost_reference). Where the device
  * was much faster at two sizes of a routine with times (cost.def), larger ones are not measured:
- * the table's times are scaled. */
+ * the table's times are scaled. SPDX-License-Identifier: BSD-3-Clause */
 #include "measure.h"
 #include "trial.h"
 #include "shim/route/profile.h"

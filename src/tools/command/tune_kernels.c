@@ -1,5 +1,5 @@
 /* clblas-shim tune --kernels: searches the parameters of the product's kernels on this device.
- *
+ * SPDX-License-Identifier: BSD-3-Clause
  * Every candidate is a child process, since a kernel may crash or hang it: it compiles without the
  * cache, lets the library check the kernels, and measures a product in the device's memory. The
  * best is kept in the cache, where the library looks first (clb_tuning_kept). */

@@ -1,4 +1,5 @@
-/* What the tuner tries: bounds as in the kernel files' checks and clb_gemm_family's fits(). */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the tuner tries: bounds as in the kernel files' checks and clb_gemm_family's fits(). */
 #include "measure.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* clblas-shim warm: the helper process compiles and checks what programs will need. */
+/* SPDX-License-Identifier: BSD-3-Clause
+ * clblas-shim warm: the helper process compiles and checks what programs will need. */
 #include "measure.h"
 #include "engine/ocl/helper.h"
 

@@ -8,7 +8,7 @@
  * loader, loads what is stored and checks it again. Where there are CPUs for them, others build
  * programs of later steps ahead. What a child dies of, by itself or at a limit,
  * is marked, and it begins anew at that step without it. The step "devices" only opens drivers. One
- * helper works at a time: it holds a lock in the cache.
+ * helper works at a time: it holds a lock in the cache. SPDX-License-Identifier: BSD-3-Clause
  *
  * Results are records in the cache (src/engine/ocl/helper.c); the exit status only says whether all
  * steps have come to an end. For the clblas-shim command a line on stdout has the name of each and
