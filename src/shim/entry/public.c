@@ -11,6 +11,25 @@ CLB_PUBLIC const char *clblas_shim_version(void)
     return CLB_VERSION;
 }
 
+CLB_PUBLIC int clblas_shim_version_number(void)
+{
+    return CLBLAS_SHIM_VERSION_NUMBER;
+}
+
+CLB_PUBLIC int clblas_shim_statistics(const char *name, struct clblas_shim_statistics *statistics,
+                                      size_t size)
+{
+    double sums[CLB_STATS_SUMS];
+    _Static_assert(sizeof sums == sizeof *statistics, "the members are the sums");
+    clb_route_configure();
+    const bool counted = clb_stats_sum_calls(name, sums);
+    if (statistics != NULL) {
+        memset(statistics, 0, size);
+        memcpy(statistics, sums, clb_min(size, sizeof sums));
+    }
+    return counted;
+}
+
 CLB_PUBLIC size_t clblas_shim_report(char *buffer, size_t size)
 {
     struct clb_text report = {0};

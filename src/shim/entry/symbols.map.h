@@ -8,6 +8,8 @@ global:
 #define CLB_ROUTINE(stem, precisions, library, ...)        CLB_NAMES_##precisions(CLB_NAME, stem, library)
 #include "blas/routines.def"
     clblas_shim_version;
+    clblas_shim_version_number;
+    clblas_shim_statistics;
     clblas_shim_report;
 local:
     *;

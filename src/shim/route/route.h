@@ -60,6 +60,10 @@ void clb_route_configure(void);
 struct clb_text;
 void clb_stats_format_json(struct clb_text *text);
 void clb_stats_format_table(struct clb_text *text);
+/* The sums of clblas_shim_statistics, of one name or, with NULL, of all; false when there are none.
+ */
+enum { CLB_STATS_SUMS = 8 };
+bool clb_stats_sum_calls(const char *name, double result[CLB_STATS_SUMS]);
 
 /* ---- one call on its way: route.c for all; level3.c, factor.c, solve.c by families ---- */
 

@@ -260,6 +260,25 @@ static bool stats_any(void)
     return false;
 }
 
+/* Of all, without what is in the time of the calls that made them. */
+bool clb_stats_sum_calls(const char *name, double result[CLB_STATS_SUMS])
+{
+    bool found = false;
+    memset(result, 0, CLB_STATS_SUMS * sizeof *result);
+    for (int s = 0; clb_stats_wanted && s < CLB_SYMBOLS; s++) {
+        if (name != NULL && strcmp(clb_symbols[s].next.name, name) != 0)
+            continue;
+        const struct totals totals = sum(s);
+        found = true;
+        result[0] += totals.calls;
+        for (int f = DEVICE; f <= SECONDS_NEXT; f++)
+            result[1 + f] += totals.value[f];
+        result[1 + FLOPS] -= name == NULL ? totals.value[FLOPS_INSIDE] : 0;
+        result[1 + SECONDS_NEXT] -= name == NULL ? totals.value[SECONDS_INSIDE] : 0;
+    }
+    return found;
+}
+
 /* ---- the report as JSON ---- */
 
 /* The name of a member, behind a comma unless it is the object's first. */
