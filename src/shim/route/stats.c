@@ -389,7 +389,7 @@ void clb_stats_format_table(struct clb_text *text)
 {
     const struct clb_runtime *runtime = clb_runtime_peek();
     clb_text_addf(text, "clblas-shim " CLB_VERSION ", device %s\n",
-                  runtime != NULL ? runtime->device.name : "none");
+                  runtime != NULL ? runtime->device.name : "not started");
     clb_text_addf(text, "%-20s %10s %10s %10s %10s %12s %12s  %s\n", "routine", "calls", "device",
                   "next", "recovered", "s on device", "s in next", "declined because");
     for (int s = 0; s < CLB_SYMBOLS; s++) {

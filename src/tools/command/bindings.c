@@ -162,6 +162,18 @@ static void add_row(struct clb_bindings *bindings, const char *state, const char
     json_object_set_new(json_object_get(row, "names"), name, json_true());
 }
 
+/* The shim's search for what its caller would have reached looks like a binding of the caller. */
+static bool is_search(const struct process *process, const char *name, const char *from)
+{
+    bool found = false;
+    CLB_EACH(row, process->bindings->rows)
+        found = found || (process->shim && strcmp(clb_text_of(row, "state"), "caught") == 0 &&
+                          strcmp(clb_text_of(row, "from"), from) == 0 &&
+                          (json_object_get(json_object_get(row, "names"), name) != NULL ||
+                           json_object_get(clb_elf_read(from)->refers, name) == NULL));
+    return found;
+}
+
 static void judge(const struct process *process, const char *name, const char *from, const char *to)
 {
     struct clb_bindings *bindings = process->bindings;
@@ -171,19 +183,19 @@ static void judge(const struct process *process, const char *name, const char *f
     if (ours && clb_is_shim(to)) {
         add_row(bindings, "caught", name, from, to, "");
         bindings->caught++;
-    } else if (ours) {
+    } else if (ours && !is_search(process, name, from)) {
         add_row(bindings, "missed", name, from, to, why_not_caught(process, from, to));
         bindings->missed++;
-    } else if (is_decorated(name)) {
+    } else if (!ours && is_decorated(name)) {
         add_row(bindings, "missed", name, from, to,
                 bundled ? "the shim has no name of this form, which is that of a BLAS that "
                           "the package brings; take the system's package instead"
                         : "the shim has no name of this form");
         bindings->missed++;
-    } else if (count_definitions(to) > 0 && count_definitions(from) == 0) {
+    } else if (!ours && count_definitions(to) > 0 && count_definitions(from) == 0) {
         add_row(bindings, "not covered", name, from, to,
-                "the shim has no such routine; what it calls inside is caught where that library "
-                "calls BLAS by its public names");
+                "the shim has no such routine; products inside it are caught if it calls them by "
+                "name");
     }
 }
 

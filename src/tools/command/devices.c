@@ -180,7 +180,8 @@ static void print_device(FILE *stream, const json_t *device)
 static void print_cache(FILE *stream, const json_t *list)
 {
     const json_t *cache = json_object_get(list, "cache");
-    const size_t steps = json_object_size(json_object_get(cache, "steps"));
+    const size_t steps = json_object_size(json_object_get(cache, "steps")),
+                 failed = clb_devices_count(list, "failed");
     const char *folder = clb_text_of(cache, "folder");
     if (*folder == '\0') {
         fprintf(stream, "\nThere is no cache that can be written: every process compiles anew.\n");
@@ -188,8 +189,11 @@ static void print_cache(FILE *stream, const json_t *list)
         fprintf(stream, "\nCache %s%s", folder,
                 clb_is_true(cache, "room") ? "" : ", whose disk is full");
         if (steps > 0)
-            fprintf(stream, ": of %zu sets of kernels %zu are ready, %zu don't work on this device",
-                    steps, clb_devices_count(list, "passed"), clb_devices_count(list, "failed"));
+            fprintf(stream,
+                    ": %zu of %zu sets of kernels are compiled, others when they are needed",
+                    clb_devices_count(list, "passed"), steps);
+        if (failed > 0)
+            fprintf(stream, "; %zu don't work on this device", failed);
         fprintf(stream, ".\n");
     }
     const json_t *outdated = json_object_get(cache, "outdated");

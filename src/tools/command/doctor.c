@@ -108,16 +108,16 @@ static void add_state(json_t *devices)
     json_t *profiles = list_profiles(clb_text_of(json_object_get(devices, "cache"), "folder"),
                                      clb_text_of(taken, "name"));
     if (unified)
-        clb_say("Link: none, the device uses the host's memory.\n");
+        clb_say("Transfers: none, the device computes in the host's memory.\n");
     else if (link == NULL)
-        clb_say("Link: not measured.\n");
+        clb_say("Transfers: not measured.\n");
     else
-        clb_say("Link: %.1f GB/s up, %.1f GB/s down (pinned memory).\n",
+        clb_say("Transfers: %.1f GB/s to the device, %.1f GB/s back (pinned memory).\n",
                 1e-9 * clb_number_of(link, "up"), 1e-9 * clb_number_of(link, "down"));
     if (json_array_size(profiles) == 0)
-        clb_say("Profile: none; clblas-shim tune measures one.\n");
+        clb_say("Profile: none, times of calls are estimated; clblas-shim tune measures them.\n");
     CLB_EACH(next, profiles)
-        clb_say("Profile: for %s.\n", json_string_value(next));
+        clb_say("Profile: times of calls have been measured beside %s.\n", json_string_value(next));
     json_object_set_new(devices, "link", link != NULL ? link : json_object());
     json_object_set_new(devices, "profiles", profiles);
 }

@@ -15,6 +15,7 @@
 struct results {
     struct clb_bindings bindings;
     json_t *report;
+    int status; /* of the program */
 };
 
 /* ---- its file ---- */
@@ -83,15 +84,15 @@ static bool run_program(char **program, struct results *results)
     setenv("LD_DEBUG", "bindings,scopes", 1);
     setenv("LD_DEBUG_OUTPUT", path, 1);
     fflush(stdout);
-    int status = clb_run_program(program);
+    results->status = clb_run_program(program);
     unsetenv("LD_DEBUG");
     unsetenv("LD_DEBUG_OUTPUT");
     unsetenv("CLBLAS_SHIM_STATS");
     unsetenv("LD_PRELOAD");
     clb_consume_folder(folder, read_result, results);
     free(folder);
-    if (status != 0)
-        clb_find(CLB_FOUND_NOTE, "the program ended with status %d", status);
+    if (results->status != 0)
+        clb_find(CLB_FOUND_NOTE, "the program ended with status %d", results->status);
     return true;
 }
 
@@ -144,7 +145,8 @@ static void judge_bindings(const struct results *results, const char *path)
                  "BLAS",
                  own);
     else
-        clb_find(CLB_FOUND_UNUSED, "%s calls no BLAS or LAPACK routine that the shim has", path);
+        clb_find(CLB_FOUND_UNUSED, "%s %s BLAS or LAPACK routine that the shim has", path,
+                 results->status == 0 ? "calls no" : "ended with an error before it called a");
 }
 
 /* Of names that reach the shim, those that were called. */

@@ -5,6 +5,7 @@
 #include "shim/route/route.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +13,8 @@
 static const char *const hints[CLB_REASONS] = {
     [CLB_REASON_OFF] = "unset CLBLAS_SHIM=off; a set-uid program stays on the CPU",
     [CLB_REASON_SMALL] = "too small to gain; CLBLAS_SHIM_THRESHOLD=N lowers the limit",
-    [CLB_REASON_COST] = ("too narrow, or all of it one panel; unless CLBLAS_SHIM=always also: not "
-                         "expected to gain, or a start would not pay"),
+    [CLB_REASON_COST] = ("predicted to be as fast in the next library, or to save less than the "
+                         "device's start takes; with CLBLAS_SHIM=always: a dimension is too small"),
     [CLB_REASON_QUICK] = "nothing to compute",
     [CLB_REASON_INVALID] = "an argument is invalid: the program has an error",
     [CLB_REASON_QUERY] = "asked for the size of a workspace",
@@ -221,13 +222,17 @@ static void print_rates(FILE *stream, const json_t *total)
 static void print_saved(FILE *stream, const json_t *total)
 {
     const double calls = clb_number_of(total, "predicted"),
-                 measured = clb_number_of(total, "measured");
+                 measured = clb_number_of(total, "measured"),
+                 saved = clb_number_of(total, "seconds_saved");
     const bool dry = clb_number_of(total, "device") + clb_number_of(total, "recovered") == 0;
-    if (calls == 0)
+    if (calls == 0 || (dry && saved == 0))
         return;
     fprintf(stream,
-            "The device %s about %.3f s, of %.3f s that the next library is predicted to take\n",
-            dry ? "would save" : "has saved", clb_number_of(total, "seconds_saved"),
+            "The device %s about %.3f s %s %.3f s that the next library is predicted to take\n",
+            dry         ? "would save"
+            : saved < 0 ? "took"
+                        : "has saved",
+            fabs(saved), saved < 0 ? "longer than the" : "of the",
             clb_number_of(total, "predicted_next"));
     if (measured == calls)
         fputs("(both sides measured on this machine).\n", stream);
@@ -315,9 +320,11 @@ void clb_report_print(FILE *stream, const json_t *sum)
     size_t count;
     struct report_row *rows = sort_rows(sum, &count);
     double processes = clb_number_of(sum, "processes");
+    const char *name = clb_text_of(sum, "device");
+    const char *device = strcmp(name, "none") == 0 ? "not started" : name;
     fprintf(stream, "%sclblas-shim %s, device %s, %.0f process%s%s\n", clb_style(stream, CLB_BOLD),
-            clb_text_of(sum, "version"), clb_text_of(sum, "device"), processes,
-            processes == 1 ? "" : "es", clb_style(stream, CLB_PLAIN));
+            clb_text_of(sum, "version"), device, processes, processes == 1 ? "" : "es",
+            clb_style(stream, CLB_PLAIN));
     fprintf(stream, "%-20s %9s %9s %9s %9s %11s %11s  %s\n", "routine", "calls", "device", "next",
             "recovered", "s on device", "s in next", "declined because");
     for (size_t i = 0; i < count; i++)

@@ -139,7 +139,7 @@ int clb_command_warm(int argc, char **argv)
         ((counts.now < counts.all || counts.all == 0) && !can_be_made(counts.all)))
         return CLB_EXIT_FAILED;
     clb_text_free(&text);
-    printf("Of %d sets of kernels %d are ready, %d were before.\n", counts.all, counts.now,
+    printf("%d of %d sets of kernels are ready, %d were before.\n", counts.now, counts.all,
            counts.before);
     return counts.now == counts.all
                ? EXIT_SUCCESS
