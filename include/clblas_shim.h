@@ -27,7 +27,7 @@ int clblas_shim_version_number(void); /* since 0.2.0 */
 size_t clblas_shim_report(char *buffer, size_t size);
 
 /* Sums over calls, the report's fields of these names. Later versions may append members. */
-struct clblas_shim_statistics {
+struct clblas_shim_calls {
     double calls;                        /* device + next + recovered; exact up to 2^53 */
     double device, next, recovered;      /* computed on the device; by the next library; by both */
     double flops, flops_device;          /* operations of all calls, and those on the device */
@@ -38,8 +38,7 @@ struct clblas_shim_statistics {
  * calls of one exported name ("dgemm_", "cblas_dgemm") or, with NULL, of all; what calls inside
  * other calls took is then counted once. Returns 1, or 0 and zeros when the library has no such
  * name or counts no calls, because CLBLAS_SHIM_STATS is not set. Since 0.2.0. */
-int clblas_shim_statistics(const char *name, struct clblas_shim_statistics *statistics,
-                           size_t size);
+int clblas_shim_statistics(const char *name, struct clblas_shim_calls *statistics, size_t size);
 
 #ifdef __cplusplus
 }

@@ -54,9 +54,9 @@ static void check_report(void *unused)
 
 static void check_statistics(void *unused)
 {
-    struct clblas_shim_statistics of, all;
+    struct clblas_shim_calls of, all;
     struct {
-        struct clblas_shim_statistics known;
+        struct clblas_shim_calls known;
         double later;
     } newer = {.later = 1};
     (void)unused;
@@ -88,7 +88,7 @@ static void check_statistics(void *unused)
 
 static void check_uncounted(void *unused)
 {
-    struct clblas_shim_statistics of;
+    struct clblas_shim_calls of;
     (void)unused;
     setenv("CLBLAS_SHIM", "off", 1);
     unsetenv("CLBLAS_SHIM_STATS");

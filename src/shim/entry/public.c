@@ -16,7 +16,7 @@ CLB_PUBLIC int clblas_shim_version_number(void)
     return CLBLAS_SHIM_VERSION_NUMBER;
 }
 
-CLB_PUBLIC int clblas_shim_statistics(const char *name, struct clblas_shim_statistics *statistics,
+CLB_PUBLIC int clblas_shim_statistics(const char *name, struct clblas_shim_calls *statistics,
                                       size_t size)
 {
     double sums[CLB_STATS_SUMS];
