@@ -45,3 +45,10 @@ CLB_PUBLIC size_t clblas_shim_report(char *buffer, size_t size)
     clb_text_free(&report);
     return length;
 }
+
+/* For provider libraries, which must not import dlsym: find.c takes what does for a dispatcher. */
+void *clblas_shim_provide(const char *name);
+CLB_PUBLIC void *clblas_shim_provide(const char *name)
+{
+    return clb_next_provide(name);
+}

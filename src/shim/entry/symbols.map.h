@@ -11,6 +11,7 @@ global:
     clblas_shim_version_number;
     clblas_shim_statistics;
     clblas_shim_report;
+    clblas_shim_provide;
 local:
     *;
 };

@@ -22,6 +22,9 @@
 #ifndef CLB_NEXT_LAPACKE
 #define CLB_NEXT_LAPACKE "liblapacke.so.3"
 #endif
+#ifndef CLB_PROVIDER_NEXT
+#define CLB_PROVIDER_NEXT ""
+#endif
 
 CLB_THREAD const struct clb_next_symbol *clb_next_declined;
 
@@ -35,6 +38,11 @@ static struct link_map *object_at(const void *address)
     Dl_info info;
     void *map = NULL;
     return address != NULL && dladdr1(address, &info, &map, RTLD_DL_LINKMAP) != 0 ? map : NULL;
+}
+
+static struct link_map *own_object(void)
+{
+    return object_at((void *)(uintptr_t)clb_next_search);
 }
 
 /* A handle of the loaded object of that path. NULL: it has been unloaded. */
@@ -64,6 +72,12 @@ static void *defined_in(const struct link_map *object, const char *name)
 {
     void *address = look_up(object, name);
     return object_at(address) == object ? address : NULL;
+}
+
+/* A libblas.so.3 or liblapack.so.3 of ours: it passes all names on to clb_next_provide. */
+static bool is_provider(const struct link_map *object)
+{
+    return defined_in(object, "clblas_shim_provider") != NULL;
 }
 
 /* Copies the path of the object with a number in load order, and counts how many were loaded. */
@@ -123,6 +137,7 @@ struct library_search {
     struct link_map *own, *home; /* the objects of the shim and of the caller, which may be NULL */
     bool global;                 /* all the program's calls of the name come to the shim */
     bool linked;                 /* the caller needs the shim, and may have no other BLAS */
+    bool provided;               /* functions of a provider are refused */
     bool dispatched;             /* a dispatcher has called */
     bool below;                  /* a dispatcher may have called; */
     bool dispatchers;        /* in that case, accept what was loaded after the shim all the same */
@@ -154,10 +169,8 @@ static bool is_dispatched(const struct library_search *search)
 
 static struct library_search begin_search(const struct clb_next_symbol *symbol, const void *caller)
 {
-    struct library_search search = {.symbol = symbol,
-                                    .caller = caller,
-                                    .own = object_at((void *)(uintptr_t)clb_next_search),
-                                    .home = object_at(caller)};
+    struct library_search search = {
+        .symbol = symbol, .caller = caller, .own = own_object(), .home = object_at(caller)};
     static const char version[] = "clblas_shim_version";
     struct link_map *program = dlopen(NULL, RTLD_LAZY);
     search.global = program == search.own || object_at(dlsym(program, version)) == search.own;
@@ -170,12 +183,16 @@ static struct library_search begin_search(const struct clb_next_symbol *symbol, 
     return search;
 }
 
+static bool find_provided(struct library_search *search);
+
 /* Take a function as the result. False: it is refused. The result is never in the shim or another
- * copy of it. Below a dispatcher it is not in the caller, and at first in nothing that may be a
- * dispatcher. */
+ * copy of it, and for a function of a provider it is the one behind that. Below a dispatcher it is
+ * not in the caller, and at first in nothing that may be a dispatcher. */
 static bool take(struct library_search *search, void *address)
 {
     struct link_map *object = object_at(address);
+    if (is_provider(object))
+        return !search->provided && find_provided(search);
     if (object == NULL || object == search->own || defined_in(object, "clblas_shim_version") ||
         (search->below && object == search->home))
         return false;
@@ -226,31 +243,50 @@ static bool find_from(struct library_search *search, const struct link_map *obje
 static bool find_in_library(struct library_search *search, const char *path, bool *has_failed)
 {
     const struct link_map *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-    if (library == NULL && has_failed != NULL) {
-        clb_complain("CLBLAS_SHIM_NEXT: %s", dlerror());
+    if (has_failed != NULL && (library == NULL || is_provider(library))) {
+        clb_complain("CLBLAS_SHIM_NEXT: %s%s", library == NULL ? dlerror() : path,
+                     library == NULL ? "" : " is clblas-shim itself");
         *has_failed = true;
     }
     return library != NULL && find_from(search, library);
 }
 
-/* Search CLBLAS_SHIM_NEXT. What can't be opened is reported for the first such symbol only. */
-static bool find_configured(struct library_search *search)
+static bool find_in_list(struct library_search *search, const char *list, bool *has_failed)
 {
-    static atomic_bool has_complained;
-    const char *list = clb_config_get()->next;
-    bool found = false, has_failed = false, *complains = &has_failed;
-    if (atomic_load(&has_complained))
-        complains = NULL;
+    bool found = false;
     while (list != NULL && *list != '\0' && !found) {
         char path[PATH_MAX];
         const size_t length = strcspn(list, ":");
         snprintf(path, sizeof path, "%.*s", (int)length, list);
-        found = length > 0 && length < sizeof path && find_in_library(search, path, complains);
+        found = length > 0 && length < sizeof path && find_in_library(search, path, has_failed);
         list += length + (list[length] == ':');
     }
+    return found;
+}
+
+/* Search CLBLAS_SHIM_NEXT. What can't be opened, or is a provider, is reported for the first such
+ * symbol only. */
+static bool find_configured(struct library_search *search)
+{
+    static atomic_bool has_complained;
+    const bool provided = search->provided;
+    bool has_failed = false;
+    search->provided = true;
+    const bool found = find_in_list(search, clb_config_get()->next,
+                                    atomic_load(&has_complained) ? NULL : &has_failed);
+    search->provided = provided;
     if (has_failed)
         atomic_store(&has_complained, true);
     search->everyone = found && !search->in_dispatcher;
+    return found;
+}
+
+/* Search what comes behind a provider, which shares its sonames: full paths. */
+static bool find_provided(struct library_search *search)
+{
+    search->provided = true;
+    const bool found = find_configured(search) || find_in_list(search, CLB_PROVIDER_NEXT, NULL);
+    search->provided = false;
     return found;
 }
 
@@ -303,6 +339,22 @@ bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
                             : ((fortran *)(uintptr_t)isamax)(&n, x, &one) != 2;
 }
 
+/* The function, which not every BLAS has, of the one behind a provider. */
+static void *look_behind_provider(const char *name)
+{
+    const struct clb_next_symbol blas = {.name = "isamax_"};
+    struct library_search search = {.symbol = &blas, .own = own_object()};
+    void *address = find_provided(&search) ? look_up(search.object, name) : NULL;
+    return is_provider(object_at(address)) ? NULL : address;
+}
+
+/* The function of an object, of what it needs, or of the BLAS behind the provider that it needs. */
+static void *look_behind(const struct link_map *object, const char *name)
+{
+    void *address = look_up(object, name);
+    return is_provider(object_at(address)) ? look_behind_provider(name) : address;
+}
+
 /* A target that is not published yet. The names of its library and of what that needs tell. */
 static struct clb_target make_target(const struct library_search *search)
 {
@@ -314,14 +366,14 @@ static struct clb_target make_target(const struct library_search *search)
     target.ilp64 =
         symbol->always_ilp64 || clb_next_probe_ilp64(target.function, symbol->probe, symbol->abi);
     for (size_t i = 0; i < CLB_COUNT_OF(thread_names) && target.set_threads == NULL; i++) {
-        target.set_threads = (void (*)(int))(uintptr_t)look_up(object, thread_names[i][0]);
-        target.get_threads = (int (*)(void))(uintptr_t)look_up(object, thread_names[i][1]);
+        target.set_threads = (void (*)(int))(uintptr_t)look_behind(object, thread_names[i][0]);
+        target.get_threads = (int (*)(void))(uintptr_t)look_behind(object, thread_names[i][1]);
     }
     target.optimised = target.set_threads != NULL;
-    if (look_up(object, "omp_get_max_threads") != NULL)
+    if (look_behind(object, "omp_get_max_threads") != NULL)
         target.set_threads = NULL;
     for (size_t i = 0; i < CLB_COUNT_OF(optimised_names) && !target.optimised; i++)
-        target.optimised = look_up(object, optimised_names[i]) != NULL;
+        target.optimised = look_behind(object, optimised_names[i]) != NULL;
     return target;
 }
 
@@ -451,16 +503,19 @@ static const struct clb_target *answer(struct clb_next_symbol *symbol,
 }
 
 /* Search the libraries behind the shim, and those that the caller's object needs. Behind the shim
- * come those that the program was started with; or, where a plugin has loaded it, that plugin's. */
+ * come those that the program was started with; or, where a plugin has loaded it, that plugin's;
+ * but a provider comes before the shim, which it needs. */
 static bool find_reached(struct library_search *search)
 {
     const bool next_first = search->global || search->below;
-    if (next_first && take(search, dlsym(RTLD_NEXT, search->symbol->name))) {
+    void *next = dlsym(RTLD_DEFAULT, search->symbol->name);
+    if (!is_provider(object_at(next)))
+        next = dlsym(RTLD_NEXT, search->symbol->name);
+    if (next_first && take(search, next)) {
         search->everyone = !search->below && !search->in_dispatcher;
         return true;
     }
-    return find_from(search, search->home) ||
-           (!next_first && take(search, dlsym(RTLD_NEXT, search->symbol->name)));
+    return find_from(search, search->home) || (!next_first && take(search, next));
 }
 
 /* In load order; unless `any_width`, accept only 32-bit integers where the name tells no width. */
@@ -572,8 +627,17 @@ static const struct clb_target *fallback(struct clb_next_symbol *symbol, const v
     return target;
 }
 
-/* Where there is nothing, search once more, and end the process as the dynamic linker does. The
- * message also goes to the log file, because a test runner may have redirected stderr. */
+/* End the process as the dynamic linker does. The message also goes to the log file, because a test
+ * runner may have redirected stderr. */
+static CLB_COLD _Noreturn void end_without(const char *name)
+{
+    clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can name "
+                 "one)",
+                 name);
+    _exit(127);
+}
+
+/* Where there is nothing, search once more. */
 const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const void *caller)
 {
     const struct clb_target *target = clb_next_search(&symbol->next, caller);
@@ -587,10 +651,59 @@ const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const v
         target = search_unforked(&symbol->next, caller, true);
     if (target != NULL)
         return target;
-    clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can name "
-                 "one)",
-                 symbol->next.name);
-    _exit(127);
+    end_without(symbol->next.name);
+}
+
+/* ---- providers ---- */
+
+static int zero(void)
+{
+    return 0;
+}
+static int one(void)
+{
+    return 1;
+}
+static const char *text(void)
+{
+    return "unknown";
+}
+
+/* What libblas.so.3 has besides the reference's names, for a next library without them. */
+static const struct {
+    const char *name;
+    function function;
+} defaults[] = {
+    {"openblas_set_num_threads", (function)zero}, {"openblas_get_num_threads", (function)one},
+    {"openblas_get_num_procs", (function)one},    {"openblas_get_parallel", (function)zero},
+    {"openblas_get_config", (function)text},      {"openblas_get_corename", (function)text},
+    {"goto_set_num_threads", (function)zero},     {"bli_thread_set_num_threads", (function)zero},
+    {"bli_thread_get_num_threads", (function)one}};
+
+static void *provide(const char *name)
+{
+    const struct clb_next_symbol symbol = {.name = name};
+    struct library_search search = {.symbol = &symbol, .own = own_object()};
+    void *own = defined_in(search.own, name);
+    if (own != NULL)
+        return own;
+    for (size_t i = 0; i < CLB_COUNT_OF(defaults); i++) {
+        if (strcmp(defaults[i].name, name) == 0) {
+            void *next = look_behind_provider(name);
+            return next != NULL ? next : (void *)(uintptr_t)defaults[i].function;
+        }
+    }
+    return find_provided(&search) ? search.found : NULL;
+}
+
+void *clb_next_provide(const char *name)
+{
+    clb_load_begin();
+    void *address = provide(name);
+    clb_load_end();
+    if (address == NULL)
+        end_without(name);
+    return address;
 }
 
 /* ---- the switch of LAPACKE's check for NaN ---- */

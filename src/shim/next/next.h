@@ -181,6 +181,10 @@ static inline const struct clb_target *clb_next_get_target(struct clb_symbol *sy
     return CLB_LIKELY(target != NULL) ? target : clb_next_find_target(symbol, caller);
 }
 
+/* find.c: what a provider library (src/shim/provider) jumps to for one of its names: the shim's own
+ * function, or that of the next library. Ends the process when there is none. */
+void *clb_next_provide(const char *name);
+
 /* True when the target of xGEMMTR is xGEMM: the shim computes the routine by products. */
 bool clb_next_is_composed(const struct clb_target *target);
 
