@@ -8,8 +8,10 @@
 #   + sdsdot    sdsdot_ cblas_sdsdot; sdcz+ gemm likewise
 #   = name      the name as it is
 #   data name   a variable, an int
+#   need name   one of another library, so that the linker keeps that
 BEGIN { print "#include \"shim/provider/trampoline.S\"" }
 /^#/ { next }
+/^need/ { print "NEED " $2; next }
 {
     letters = $1
     in_c = sub(/[+]$/, "", letters)

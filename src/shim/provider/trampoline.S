@@ -21,6 +21,12 @@ clblas_shim_provider:
 \name:  .zero   4
 .endm
 
+.macro NEED name
+        .data
+        .balign 8
+        .quad   \name
+.endm
+
 /* A slot: the address to jump to, and the name. */
 .macro SLOT name
         .section .rodata.str1.1, "aMS", %progbits, 1
