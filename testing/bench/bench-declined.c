@@ -3,10 +3,11 @@
  *
  * usage: bench-declined [--next LIBRARY] [--batches N]
  *
- * Two ways for the shim to find the next library: globally (both preloaded, the address is known
- * for all callers) and by caller (RTLD_NEXT finds nothing, the address is remembered for each call
- * site). Batches of calls alternate between the shim and the direct call, the median of the
- * differences is reported. No device is started. SPDX-License-Identifier: BSD-3-Clause */
+ * Three ways for the shim to find the next library: globally (both preloaded, the address is known
+ * for all callers), by caller (RTLD_NEXT finds nothing, the address is remembered for each call
+ * site), and behind a provider, where ddot_ of one element is none of the shim's names. Batches of
+ * calls alternate between the shim and the direct call, the median of the differences is reported.
+ * No device is started. SPDX-License-Identifier: BSD-3-Clause */
 #include "bench.h"
 
 #include <dlfcn.h>
@@ -59,9 +60,20 @@ static __attribute__((noinline)) double time_trsm(function volatile *f)
     return bench_now() - begin;
 }
 
+static __attribute__((noinline)) double time_dot(function volatile *f)
+{
+    static const int one = 1;
+    double begin = bench_now();
+    for (int i = 0; i < CALLS; i++)
+        ((double (*)(const int *, const double *, const int *, const double *, const int *)) *
+         f)(&one, a, &one, b, &one);
+    return bench_now() - begin;
+}
+
 static void measure(const char *name, const char *how, size_t batches, void *next)
 {
     double (*time_of)(function volatile *) = name[0] == 'c'   ? time_cblas
+                                             : name[2] == 'o' ? time_dot
                                              : name[1] == 't' ? time_trsm
                                                               : time_fortran;
     void *address = dlsym(RTLD_DEFAULT, name);
@@ -95,6 +107,18 @@ static void measure_here(const char *how, size_t batches, const char *next)
     measure("dgemm_", how, batches, handle);
     measure("cblas_dgemm", how, batches, handle);
     measure("dtrsm_", how, batches, handle);
+    if (strcmp(how, "provider") == 0)
+        measure("ddot_", how, batches, handle);
+}
+
+/* Beside the shim in the build folder. */
+static const char *provider(void)
+{
+    static char path[4096];
+    const char *shim = bench_shim(), *end = strstr(shim, ".libs/");
+    if (end != NULL)
+        snprintf(path, sizeof path, "%.*sprovider/.libs/libblas.so.3", (int)(end - shim), shim);
+    return path;
 }
 
 /* Run again with the library preloaded: the dynamic linker reads LD_PRELOAD at the start only. */
@@ -107,6 +131,10 @@ static void run_again(char **arguments, const char *how, const char *next)
         bool global = strcmp(how, "global") == 0;
         snprintf(preload, sizeof preload, "%s%s%s", bench_shim(), global ? ":" : "",
                  global ? next : "");
+        if (strcmp(how, "provider") == 0) {
+            snprintf(preload, sizeof preload, "%s", provider());
+            setenv("CLBLAS_SHIM_NEXT", next, 1);
+        }
         setenv("LD_PRELOAD", preload, 1);
         setenv("BENCH_DECLINED", how, 1);
         setenv("BENCH_NEXT", next, 1);
@@ -143,5 +171,7 @@ int main(int count, char **arguments)
            "next found", "added", "direct", "best");
     run_again(arguments, "global", next);
     run_again(arguments, "by caller", next);
+    if (access(provider(), R_OK) == 0)
+        run_again(arguments, "provider", next);
     return 0;
 }
