@@ -184,6 +184,7 @@ static struct library_search begin_search(const struct clb_next_symbol *symbol, 
 }
 
 static bool find_provided(struct library_search *search);
+static atomic_bool provider_in_use;
 
 /* Take a function as the result. False: it is refused. The result is never in the shim or another
  * copy of it, and for a function of a provider it is the one behind that. Below a dispatcher it is
@@ -540,10 +541,13 @@ static bool find_anywhere(struct library_search *search, bool any_width)
     return false;
 }
 
-/* A caller that needs the shim may have no other BLAS: it gets the library with the configured
- * soname. Any other caller would reach the name without the shim, so a loaded object has it. */
+/* Where a provider is in use, what comes behind it. Otherwise: a caller that needs the shim may have
+ * no other BLAS: it gets the library with the configured soname. Any other caller would reach the
+ * name without the shim, so a loaded object has it. */
 static bool find_elsewhere(struct library_search *search)
 {
+    if (atomic_load(&provider_in_use) && find_provided(search))
+        return true;
     if (search->linked && find_fallback(search))
         return true;
     return find_anywhere(search, false) || (!search->linked && find_fallback(search)) ||
@@ -698,6 +702,7 @@ static void *provide(const char *name)
 
 void *clb_next_provide(const char *name)
 {
+    atomic_store(&provider_in_use, true);
     clb_load_begin();
     void *address = provide(name);
     clb_load_end();
