@@ -49,9 +49,13 @@ static size_t count_definitions(const char *path)
     return json_object_size(clb_elf_read(path)->defines);
 }
 
+/* A provider defines the names, and needs the shim. */
 bool clb_is_shim(const char *path)
 {
-    return strstr(clb_base_name(path), "libclblas_shim.so") != NULL;
+    const char *name = clb_base_name(path);
+    return strstr(name, "libclblas_shim.so") != NULL ||
+           (strncmp(name, "lib", 3) == 0 && count_definitions(path) > 0 &&
+            json_object_get(clb_elf_read(path)->needs, "libclblas_shim.so.0") != NULL);
 }
 
 const char *clb_base_name(const char *path)
@@ -199,12 +203,24 @@ static void judge(const struct process *process, const char *name, const char *f
     }
 }
 
+static bool is_caught(const struct clb_bindings *bindings, const char *name)
+{
+    CLB_EACH(row, bindings->rows) {
+        if (strcmp(clb_text_of(row, "state"), "caught") == 0 &&
+            json_object_get(json_object_get(row, "names"), name) != NULL)
+            return true;
+    }
+    return false;
+}
+
 /* A BLAS's references to its own names say nothing of the program. With the shim preloaded they
- * would reach the shim, so that one to itself comes from dlsym. */
-static bool is_internal(const struct process *process, const char *from, const char *to)
+ * would reach the shim, so that one to itself comes from dlsym: the shim's, where it was called. */
+static bool is_internal(const struct process *process, const char *name, const char *from,
+                        const char *to)
 {
     bool by_dlsym = strcmp(from, to) == 0 && process->shim && !process->bindings->linked &&
-                    json_object_get(process->deep, from) == NULL;
+                    json_object_get(process->deep, from) == NULL &&
+                    !is_caught(process->bindings, name);
     return count_definitions(from) > 0 && strcmp(from, process->program) != 0 && !by_dlsym;
 }
 
@@ -222,7 +238,7 @@ void clb_bindings_read(struct clb_bindings *bindings, const char *path)
     CLB_EACH(row, process.rows) {
         const char *name, *from, *to;
         json_unpack(row, "[s,s,s]", &name, &from, &to);
-        if (!is_internal(&process, from, to))
+        if (!is_internal(&process, name, from, to))
             judge(&process, name, from, to);
     }
     json_decref(process.rows);

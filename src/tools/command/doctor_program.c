@@ -107,6 +107,7 @@ static json_t *describe_next(const struct results *results)
         bool is_next = false;
         CLB_EACH_MEMBER(name, list, json_object_get(results->report, "next"))
             is_next = is_next || clb_list_has(json_string_value(list), clb_base_name(path));
+        is_next = is_next && !clb_is_shim(path);
         json_auto_t *next =
             is_next && json_array_size(found) < MOST_LIBRARIES ? clb_next_describe(path) : NULL;
         if (*clb_text_of(next, "library") != '\0') /* otherwise it has LAPACK only */
