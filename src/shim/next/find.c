@@ -541,9 +541,9 @@ static bool find_anywhere(struct library_search *search, bool any_width)
     return false;
 }
 
-/* Where a provider is in use, what comes behind it. Otherwise: a caller that needs the shim may have
- * no other BLAS: it gets the library with the configured soname. Any other caller would reach the
- * name without the shim, so a loaded object has it. */
+/* Where a provider is in use, what comes behind it. Otherwise: a caller that needs the shim may
+ * have no other BLAS: it gets the library with the configured soname. Any other caller would reach
+ * the name without the shim, so a loaded object has it. */
 static bool find_elsewhere(struct library_search *search)
 {
     if (atomic_load(&provider_in_use) && find_provided(search))
@@ -673,30 +673,28 @@ static const char *text(void)
     return "unknown";
 }
 
-/* What libblas.so.3 has besides the reference's names, for a next library without them. */
-static const struct {
-    const char *name;
-    function function;
-} defaults[] = {
-    {"openblas_set_num_threads", (function)zero}, {"openblas_get_num_threads", (function)one},
-    {"openblas_get_num_procs", (function)one},    {"openblas_get_parallel", (function)zero},
-    {"openblas_get_config", (function)text},      {"openblas_get_corename", (function)text},
-    {"goto_set_num_threads", (function)zero},     {"bli_thread_set_num_threads", (function)zero},
-    {"bli_thread_get_num_threads", (function)one}};
+/* For what libblas.so.3 has besides the reference's names, OpenBLAS's and BLIS's functions of
+ * threads, and the next library may lack; NULL: a name that must be there. */
+static function default_of(const char *name)
+{
+    if (strncmp(name, "openblas_", 9) != 0 && strncmp(name, "goto_", 5) != 0 &&
+        strncmp(name, "bli_", 4) != 0)
+        return NULL;
+    return strstr(name, "_set_") != NULL || strstr(name, "parallel") != NULL ? (function)zero
+           : strstr(name, "_num_") != NULL                                   ? (function)one
+                                                                             : (function)text;
+}
 
 static void *provide(const char *name)
 {
     const struct clb_next_symbol symbol = {.name = name};
     struct library_search search = {.symbol = &symbol, .own = own_object()};
-    void *own = defined_in(search.own, name);
-    if (own != NULL)
-        return own;
-    for (size_t i = 0; i < CLB_COUNT_OF(defaults); i++) {
-        if (strcmp(defaults[i].name, name) == 0) {
-            void *next = look_behind_provider(name);
-            return next != NULL ? next : (void *)(uintptr_t)defaults[i].function;
-        }
-    }
+    const function standard = default_of(name);
+    void *found = standard != NULL ? look_behind_provider(name) : defined_in(search.own, name);
+    if (found == NULL && standard != NULL)
+        found = (void *)(uintptr_t)standard;
+    if (found != NULL)
+        return found;
     return find_provided(&search) ? search.found : NULL;
 }
 

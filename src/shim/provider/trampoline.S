@@ -27,8 +27,8 @@ clblas_shim_provider:
         .quad   \name
 .endm
 
-/* A slot: the address to jump to, and the name. */
-.macro SLOT name
+/* A slot is the address to jump to, and the name. */
+.macro FUNCTION name
         .section .rodata.str1.1, "aMS", %progbits, 1
 .Lname_\name:
         .asciz  "\name"
@@ -36,10 +36,6 @@ clblas_shim_provider:
         .balign 16
 .Lslot_\name:
         .quad   resolve, .Lname_\name
-.endm
-
-.macro FUNCTION name
-        SLOT    \name
         .text
         .balign 16
         .globl  \name
@@ -69,35 +65,27 @@ resolve:
         .cfi_offset %rbp, -16
         mov     %rsp, %rbp
         .cfi_def_cfa_register %rbp
-        sub     $192, %rsp
+        .irp    r, rdi, rsi, rdx, rcx, r8, r9, rax, r11
+        push    %\r
+        .endr
+        sub     $128, %rsp
         .irp    n, 0, 1, 2, 3, 4, 5, 6, 7
         movups  %xmm\n, 16 * \n(%rsp)
         .endr
-        mov     %rdi, 128(%rsp)
-        mov     %rsi, 136(%rsp)
-        mov     %rdx, 144(%rsp)
-        mov     %rcx, 152(%rsp)
-        mov     %r8, 160(%rsp)
-        mov     %r9, 168(%rsp)
-        mov     %rax, 176(%rsp)
-        mov     %r11, 184(%rsp)
         mov     8(%r11), %rdi
         call    clblas_shim_provide@PLT
-        mov     184(%rsp), %r11
-        mov     %rax, (%r11)
-        mov     %rax, %r11
         .irp    n, 0, 1, 2, 3, 4, 5, 6, 7
         movups  16 * \n(%rsp), %xmm\n
         .endr
-        mov     128(%rsp), %rdi
-        mov     136(%rsp), %rsi
-        mov     144(%rsp), %rdx
-        mov     152(%rsp), %rcx
-        mov     160(%rsp), %r8
-        mov     168(%rsp), %r9
-        mov     176(%rsp), %rax
-        leave
+        add     $128, %rsp
+        pop     %r11
+        mov     %rax, (%r11)
+        mov     %rax, %r11
+        .irp    r, rax, r9, r8, rcx, rdx, rsi, rdi, rbp
+        pop     %\r
+        .endr
         .cfi_def_cfa %rsp, 8
+        .cfi_restore %rbp
         jmp     *%r11
         .cfi_endproc
         .size   resolve, . - resolve
@@ -124,28 +112,20 @@ resolve:
         .cfi_offset 29, -240
         .cfi_offset 30, -232
         mov     x29, sp
-        stp     x0, x1, [sp, 16]
-        stp     x2, x3, [sp, 32]
-        stp     x4, x5, [sp, 48]
-        stp     x6, x7, [sp, 64]
         stp     x8, x16, [sp, 80]
-        stp     q0, q1, [sp, 96]
-        stp     q2, q3, [sp, 128]
-        stp     q4, q5, [sp, 160]
-        stp     q6, q7, [sp, 192]
+        .irp    n, 0, 1, 2, 3, 4, 5, 6, 7
+        str     x\n, [sp, 16 + 8 * \n]
+        str     q\n, [sp, 96 + 16 * \n]
+        .endr
         ldr     x0, [x16, 8]
         bl      clblas_shim_provide
         mov     x17, x0
         ldp     x8, x16, [sp, 80]
         str     x17, [x16]
-        ldp     x0, x1, [sp, 16]
-        ldp     x2, x3, [sp, 32]
-        ldp     x4, x5, [sp, 48]
-        ldp     x6, x7, [sp, 64]
-        ldp     q0, q1, [sp, 96]
-        ldp     q2, q3, [sp, 128]
-        ldp     q4, q5, [sp, 160]
-        ldp     q6, q7, [sp, 192]
+        .irp    n, 0, 1, 2, 3, 4, 5, 6, 7
+        ldr     x\n, [sp, 16 + 8 * \n]
+        ldr     q\n, [sp, 96 + 16 * \n]
+        .endr
         ldp     x29, x30, [sp], 240
         .cfi_def_cfa_offset 0
         .cfi_restore 29
