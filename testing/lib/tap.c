@@ -201,7 +201,7 @@ long tap_step(long series)
 {
     static const long steps[] = {1, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 97, 199};
     const size_t last = sizeof steps / sizeof *steps - 1;
-    const long most = amount() == SAMPLE ? 40 : 10;
+    const long most = amount() == SAMPLE ? 40 : 6;
     size_t i = 0;
     while (i < last && series / steps[i] > most)
         i++;
@@ -210,7 +210,7 @@ long tap_step(long series)
 
 int tap_runs(int runs)
 {
-    const int least = amount() == SAMPLE ? 8 : 4, part = amount() == SAMPLE ? 8 : 16;
+    const int least = amount() == SAMPLE ? 8 : 2, part = amount() == SAMPLE ? 8 : 24;
     if (tap_full() || runs <= least)
         return runs;
     return runs / part > least ? runs / part : least;
@@ -218,7 +218,8 @@ int tap_runs(int runs)
 
 int tap_rounds(int rounds)
 {
-    return tap_full() ? rounds : (rounds + 2) / 3;
+    const int part = amount() == SAMPLE ? 3 : 6;
+    return tap_full() ? rounds : (rounds + part - 1) / part;
 }
 
 /* splitmix64. */
