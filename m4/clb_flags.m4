@@ -30,11 +30,17 @@ AC_DEFUN([CLB_COMPILER_FLAGS], [
         CLB_CFLAGS="$CLB_CFLAGS $clb_flag"
     done
     AS_VAR_IF([enable_werror], [yes], [CLB_CFLAGS="$CLB_CFLAGS -Werror"])
+    # Where a build is to be equal in every folder, debugging information names none.
+    CLB_PREFIX_MAP=
+    AS_IF([test -n "$SOURCE_DATE_EPOCH"], [
+        CLB_APPEND_CFLAG([CLB_PREFIX_MAP], [-ffile-prefix-map=`cd "$srcdir" && pwd`=.])
+        CLB_APPEND_CFLAG([CLB_PREFIX_MAP], [-ffile-prefix-map=`pwd`=.])])
     CLB_SANITIZE=
     AS_VAR_IF([enable_sanitizers], [yes], [enable_sanitizers=address,undefined])
     AS_VAR_IF([enable_sanitizers], [no], [],
         [CLB_SANITIZE="-fsanitize=$enable_sanitizers -fno-omit-frame-pointer"])
     AC_SUBST([CLB_CFLAGS])
+    AC_SUBST([CLB_PREFIX_MAP])
     AC_SUBST([CLB_SANITIZE])
 ])
 
