@@ -12,13 +12,13 @@ except ImportError:  # before Spack 1.0 it is in spack.package
 class ClblasShim(AutotoolsPackage):
     """BLAS and LAPACK that run large calls on an OpenCL device where that is faster, all others by the library behind."""
 
-    # No public page yet: `spack dev-build clblas-shim@0.1.0` in the sources.
+    # No public page yet: `spack dev-build clblas-shim@0.2.0` in the sources.
     homepage = "https://example.org/clblas-shim"
-    url = "https://example.org/clblas-shim-0.1.0.tar.xz"
+    url = "https://example.org/clblas-shim-0.2.0.tar.xz"
 
     license("BSD-3-Clause")
 
-    version("0.1.0")
+    version("0.2.0")
 
     variant(
         "next",
