@@ -134,7 +134,8 @@ static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_
     return variant->family->has_skip && width > most && width / 2 <= most;
 }
 
-/* A device of one unit, whose products the merging of tiles takes time from, gets wider ones. */
+/* A device of one unit, whose products the merging of tiles takes time from, gets wider ones, as
+ * far as one launch allows (clb_gemm_widest). */
 static struct planner get_planner(const struct clb_gemm_variant *variant, size_t units,
                                   const struct clb_gemm *problem, uint64_t max_alloc)
 {
@@ -145,7 +146,9 @@ static struct planner get_planner(const struct clb_gemm_variant *variant, size_t
         .unit = {clb_gemm_unit(variant, CLB_OPERAND_A), clb_gemm_unit(variant, CLB_OPERAND_B)},
         .square = problem->region != CLB_REGION_FULL,
         .whole = {clb_gemm_has_whole_columns(problem), clb_gemm_has_whole_rows(problem)},
-        .tile = {value[CLB_PARAM_TM], value[CLB_PARAM_TN] * (units == 1 ? 2 : 1)},
+        .tile = {value[CLB_PARAM_TM],
+                 value[CLB_PARAM_TN] *
+                     (units == 1 && value[CLB_PARAM_TM] >= 2 * value[CLB_PARAM_TN] ? 2 : 1)},
         .max_alloc = max_alloc};
     if (planner.square)
         planner.unit[0] = planner.unit[1] = clb_gemm_square_unit(variant);
