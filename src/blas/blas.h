@@ -28,6 +28,11 @@ typedef union clb_scalar {
     double d[2];
 } clb_scalar;
 
+/* A, B and C of a product in a batch. */
+struct clb_matrices {
+    char *of[3];
+};
+
 struct clb_gemm_operand {
     const void *data;
     size_t ld;
@@ -48,6 +53,9 @@ typedef enum { CLB_REGION_FULL, CLB_REGION_UPPER, CLB_REGION_LOWER } clb_region;
  *   trmm           one operand is triangular, in_place, beta = 0
  *   gemmtr         general operands, a triangle
  *
+ * A batch of gemm is `count` products that differ only in their matrices. It is planned as one of
+ * block-diagonal matrices: product p has the rows of C from p*m and the columns from p*n on.
+ *
  * Any combination is computed, with these limits: at most one operand of a term is not general; an
  * operand in place is general and not transposed; two different alphas are conjugates, and then the
  * two terms without alpha are adjoints of each other, as in her2k. */
@@ -59,8 +67,10 @@ struct clb_gemm {
     void *c;
     size_t ldc;
     clb_region region;
-    bool real_diagonal; /* herk, her2k: C's diagonal is read and written as real */
-    bool in_place;      /* trmm: c is b[0]'s memory (left), or a[0]'s (right) */
+    bool real_diagonal;               /* herk, her2k: C's diagonal is read and written as real */
+    bool in_place;                    /* trmm: c is b[0]'s memory (left), or a[0]'s (right) */
+    size_t count;                     /* of a batch; 0: it is none */
+    const struct clb_matrices *batch; /* of which the first are those above */
 };
 
 /* ---- merge.c ---- */

@@ -144,13 +144,27 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                          rect->cols);
 }
 
+/* The product of a batch that a part of C belongs to, in whose C the part is then. */
+static struct clb_gemm product_at(const struct discrete_run *run, struct clb_rect *part)
+{
+    struct clb_gemm problem = *run->problem;
+    const size_t p = part->row / problem.m;
+    if (problem.count > 0) {
+        problem.c = problem.batch[p].of[2];
+        part->row -= p * problem.m;
+        part->col -= p * problem.n;
+    }
+    return problem;
+}
+
 /* Merge a piece of a strip into C, unless another family or the CPU must compute it. */
 static clb_status write_part(struct discrete_run *run, const struct clb_transfer *transfer,
                              const struct clb_rect *columns, char *slot)
 {
     const struct clb_strip *strip = &run->schedule.strip[transfer - transfer_of_strip(run, 0)];
-    const struct clb_rect part = {strip->rect.row, strip->rect.col + columns->col, columns->rows,
-                                  columns->cols};
+    struct clb_rect part = {strip->rect.row, strip->rect.col + columns->col, columns->rows,
+                            columns->cols};
+    const struct clb_gemm problem = product_at(run, &part);
     bool clean;
     CLB_TRY(check_flag(run, strip, &clean));
     if (!clb_queue_has_run(run->queue_set[0]->queue, strip->packing_launches))
@@ -159,7 +173,7 @@ static clb_status write_part(struct discrete_run *run, const struct clb_transfer
         (atomic_load_explicit(&run->schedule.step[strip->step].infinite, memory_order_relaxed) &&
          !clb_part_is_exact(run->problem, &part, slot, strip->ldc)))
         return CLB_ERR_RANGE;
-    merge(run->problem, &part, slot, strip->ldc);
+    merge(&problem, &part, slot, strip->ldc);
     return CLB_OK;
 }
 
@@ -275,14 +289,19 @@ static struct clb_transfer upload_of(const struct discrete_run *run, size_t numb
 {
     const struct clb_load *load = &run->schedule.load[number];
     const struct clb_operand *operand = load->operand;
-    size_t slots = run->plan.raw_slots;
-    const struct clb_rect at =
-        clb_stored(load->depth_contiguous, load->i0, load->p0, load->w, load->k);
+    size_t slots = run->plan.raw_slots, i0 = load->i0;
+    char *host = (char *)(uintptr_t)operand->host;
+    if (run->problem->count > 0) {
+        const bool is_a = operand->role == CLB_OPERAND_A;
+        const size_t extent = is_a ? run->problem->m : run->problem->n;
+        host = run->problem->batch[load->origin / extent].of[operand->role];
+        i0 -= load->origin;
+    }
+    const struct clb_rect at = clb_stored(load->depth_contiguous, i0, load->p0, load->w, load->k);
     return (struct clb_transfer){
         .held = number >= slots,
         .x = {mem_of(run, RAW, number % slots), 0, at.rows, at.cols, at.rows},
-        .host =
-            (char *)(uintptr_t)operand->host + (at.row + at.col * operand->ld) * operand->element,
+        .host = host + (at.row + at.col * operand->ld) * operand->element,
         .ld = operand->ld,
         .extent = load->piece_cols,
         .slot_ld = at.rows};
@@ -339,7 +358,9 @@ static clb_status open_transfers(struct discrete_run *run)
         .copy = copy_piece,
         .context = run,
         .written = run->progress->written};
-    take_to_pages(run, clb_gemm_prefault(run->problem, value[CLB_PARAM_FAULT]));
+    take_to_pages(run, run->problem->count > 0
+                           ? (struct clb_prefault){.per_unit = 1}
+                           : clb_gemm_prefault(run->problem, value[CLB_PARAM_FAULT]));
     return clb_transfer_queue_open(&run->transfers);
 }
 

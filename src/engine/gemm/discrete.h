@@ -17,6 +17,10 @@
  * depth, after a fraction t <= s of the operands s*(t/s)^2 of the work can be done, not t^2. Where
  * C has few tiles, every slab is multiplied before the next is loaded.
  *
+ * The products of a batch are blocks on C's diagonal (blas.h), with operands and results in
+ * matrices of their own: those of the next one are brought up while one is multiplied, and packed
+ * when all its strips are done.
+ *
  * When the packed operands don't fit into device memory, C is divided into blocks in a serpentine
  * order, so that only one operand of the next block has to be loaded; each band is followed by a
  * strip of the block's whole height or width.

@@ -310,6 +310,10 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
     plan.slabs = clb_gemm_passes(problem, plan.slab);
     plan.part = clb_part_depth(variant, units, problem->m, problem->n, plan.slab);
     search_blocks(variant, problem, &limits, plan, &least, best);
+    if (problem->count > 0)
+        return least >= 0 && best->block[0] >= problem->m && best->block[1] >= problem->n
+                   ? CLB_OK
+                   : CLB_ERR_UNSUPPORTED;
     if (least >= 0 && best->block[0] >= problem->m && best->block[1] >= problem->n) {
         best->shared = is_shared(problem);
         /* First slabs (discrete.h) are one, for plain products that have at least two other slabs:
@@ -656,6 +660,10 @@ clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct 
             add_block(&builder, plan->down_first ? inner : outer, plan->down_first ? outer : inner,
                       outer == 0 && k == 0, inner_changed == plan->down_first);
         }
+    }
+    for (size_t p = 1; p < problem->count; p++) {
+        builder.block = (struct clb_rect){p * problem->m, p * problem->n, problem->m, problem->n};
+        add_square_steps(&builder);
     }
     if (builder.failed)
         return CLB_ERR_NOMEM;

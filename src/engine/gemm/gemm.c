@@ -40,7 +40,7 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     for (;;) {
         bool discrete = resumes || !runtime->device.unified ||
                         variant->tuning.value[CLB_PARAM_STREAM] != 0 || variant->split;
-        clb_status status = CLB_OK;
+        clb_status status = discrete || problem->count == 0 ? CLB_OK : CLB_ERR_UNSUPPORTED;
         if (problem->region != CLB_REGION_FULL || clb_gemm_adds_zeros(problem))
             status = clb_skip_prepare(runtime, variant);
         if (status == CLB_OK && !discrete) {
@@ -100,7 +100,8 @@ static void set_operands(const struct clb_call *call, bool right, struct clb_gem
 }
 
 clb_status clb_product_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_call *call, struct clb_gemm_progress *progress)
+                           const struct clb_call *call, const struct clb_matrices *batch,
+                           size_t count, struct clb_gemm_progress *progress)
 {
     const clb_precision precision = call->precision;
     const bool hermitian = clb_routine_has_flag(call->routine, 'h');
@@ -118,6 +119,8 @@ clb_status clb_product_run(struct clb_runtime *runtime, const struct clb_gemm_va
                                                           : CLB_REGION_LOWER,
         .real_diagonal = hermitian && !one_side,
         .in_place = in_place,
+        .count = count,
+        .batch = batch,
     };
     problem.alpha[0] =
         clb_scalar_get(precision, clb_routine_has_flag(call->routine, '*'), call->alpha);

@@ -27,9 +27,11 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
                         const struct clb_gemm *problem,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
-/* Run a valid call of a Level 3 routine other than xTRSM by one of them. */
+/* Run a valid call of a Level 3 routine other than xTRSM by one of them; or where `count` is not 0
+ * a batch of such products. CLB_ERR_UNSUPPORTED without parts: these must be run one by one,
+ * because the device shares the host's memory, or C does not fit into the device's. */
 clb_status clb_product_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_call *call,
-                           struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+                           const struct clb_call *call, const struct clb_matrices *batch,
+                           size_t count, struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 #endif

@@ -164,7 +164,8 @@ size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term)
 double clb_gemm_bytes(const struct clb_gemm *problem)
 {
     double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;
-    return (m * k + k * n + m * n) * (double)clb_precision_size(problem->precision);
+    return (m * k + k * n + m * n) * (double)clb_precision_size(problem->precision) *
+           (double)clb_max(problem->count, 1);
 }
 
 /* ---- the depth ---- */

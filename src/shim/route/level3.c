@@ -7,7 +7,7 @@
 static clb_status product_run(struct clb_run *run)
 {
     const clb_status status =
-        clb_product_run(run->runtime, run->variant, run->call, &run->progress);
+        clb_product_run(run->runtime, run->variant, run->call, NULL, 0, &run->progress);
     clb_run_take_progress(run, status);
     return status;
 }
