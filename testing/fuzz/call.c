@@ -100,7 +100,7 @@ static const struct {
 } schemes[NAMES] = {
     {"", "_", "", "_work", false},
     {"", "_64_", "64_", "_work64_", true},
-    {"", "_64_", "_64", "_work_64", true},
+    {"", "_64", "_64", "_work_64", true},
     {"scipy_", "_", "", "_work", false},
     {"scipy_", "_64_", "64_", "_work64_", true},
 };

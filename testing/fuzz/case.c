@@ -83,8 +83,6 @@ static void normalise(struct fuzz_case *c)
     }
     value[FIELD_NAMES] %= NAMES;
     value[FIELD_FORM] %= routine->lapack ? FORM_WORK_ROWS + 1 : FORM_ROWS + 1;
-    if (value[FIELD_NAMES] == 2 && value[FIELD_FORM] == FORM_FORTRAN)
-        value[FIELD_NAMES] = 1;
     if (value[FIELD_FORM] != FORM_FORTRAN && !routine->lapack)
         value[FIELD_LETTERS] = 0;
     if (routine->lapack && (value[FIELD_FORM] == FORM_COLS || value[FIELD_FORM] == FORM_ROWS))
