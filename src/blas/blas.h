@@ -228,7 +228,7 @@ struct clb_call {
     bool right, upper, unit;
     clb_op transa, transb; /* transa also where there is one trans; CLB_OP_INVALID: none */
     /* Before the checks these may be negative: see clb_call_size. m = n where there is no m. */
-    size_t m, n, k, nrhs, lda, ldb, ldc;
+    size_t m, n, k, nrhs, lda, ldb, ldc; /* nrhs: of a batch, so many products like this one */
     const void *alpha, *beta;
     void *a, *b, *c, *ipiv, *tau;
     void *work; /* of lwork elements, -1: only the best number is asked for */
@@ -279,6 +279,21 @@ int clb_call_first_wrong(const struct clb_call *call);
 bool clb_call_overlaps(const struct clb_call *call);
 /* True when a valid call leaves nothing to compute on a device: a size is zero, or alpha is. */
 bool clb_call_is_quick(const struct clb_call *call);
+static inline clb_op clb_op_of_letter(char letter)
+{
+    const char upper = (char)(letter & 0xdf);
+    return upper == 'N'   ? CLB_OP_N
+           : upper == 'T' ? CLB_OP_T
+           : upper == 'C' ? CLB_OP_C
+                          : CLB_OP_INVALID;
+}
+/* The letter of one of CBLAS's numbers for an option, from `first` on in the order of these
+ * letters; 0 for any other. */
+static inline char clb_letter_of_cblas(int option, int first, const char *letters)
+{
+    const size_t index = (size_t)option - (size_t)first;
+    return index < __builtin_strlen(letters) ? letters[index] : 0;
+}
 /* '?' for an invalid option. */
 static inline char clb_letter_of_op(clb_op op)
 {

@@ -313,7 +313,8 @@ static struct clb_cost_call square_product(double order)
                                   .order = order,
                                   .m = order,
                                   .n = order,
-                                  .k = order};
+                                  .k = order,
+                                  .times = 1};
 }
 
 /* What was declined because of other calls is asked about again when these have ended. */

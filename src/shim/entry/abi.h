@@ -28,15 +28,6 @@ CLB_INLINE int64_t clb_c_int(int64_t value, bool ilp64)
     return ilp64 ? value : (int32_t)value;
 }
 
-CLB_INLINE clb_op clb_op_of_letter(char letter)
-{
-    const char upper = (char)(letter & 0xdf);
-    return upper == 'N'   ? CLB_OP_N
-           : upper == 'T' ? CLB_OP_T
-           : upper == 'C' ? CLB_OP_C
-                          : CLB_OP_INVALID;
-}
-
 /* SIDE, UPLO and DIAG: one of two upper-case letters. Any other is noted in *invalid. */
 CLB_INLINE bool clb_is_letter(char letter, char yes, char no, char argument, char *invalid)
 {
@@ -46,13 +37,6 @@ CLB_INLINE bool clb_is_letter(char letter, char yes, char no, char argument, cha
     return upper == yes;
 }
 
-/* The letter of one of CBLAS's numbers for an option, from `first` on in the order of these
- * letters; 0 for any other. */
-CLB_INLINE char clb_letter_of_cblas(int option, int first, const char *letters)
-{
-    const size_t index = (size_t)option - (size_t)first;
-    return index < __builtin_strlen(letters) ? letters[index] : 0;
-}
 enum { CLB_RIGHT = 142 };
 
 CLB_INLINE struct clb_entry clb_entry_for(struct clb_symbol *symbol,
@@ -70,8 +54,8 @@ CLB_INLINE bool clb_work_is_small(struct clb_symbol *symbol, double work)
            CLB_LIKELY(!atomic_load_explicit(&symbol->next.dispatched, memory_order_relaxed));
 }
 
-/* gemmtr.c: compute a declined call of xGEMMTR where the next library lacks it, or report a wrong
- * argument to the error handler that the routine would call (xerbla_, ...). */
-void clb_compose_gemmtr(struct clb_entry *entry);
+/* compose.c: compute a declined call of xGEMMTR or of a batch where the next library lacks it, or
+ * report a wrong argument to the error handler that the routine would call (xerbla_, ...). */
+void clb_compose(struct clb_entry *entry);
 
 #endif

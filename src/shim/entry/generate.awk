@@ -99,6 +99,27 @@ function list_arguments(has_work, alpha, beta,    i, c, name, option, number)
     }
 }
 
+# The same of a batch: struct clb_batch has addresses. C passes by value the count of groups; with
+# strides all but matrices and complex scalars.
+function list_batch(alpha, beta,    i, count, part, name, type, strided)
+{
+    parameters = arguments = ""
+    argument_count = statements = 0
+    letters = 2
+    strided = flags ~ /s/
+    if (kind == "cblas")
+        add("int ", "layout", "entry.layout = layout;")
+    count = split("transa transb m n k alpha a lda stridea b ldb strideb beta c ldc stridec count sizes", part, " ")
+    for (i = 1; i <= count; i++) {
+        name = part[i]
+        if (name ~ /^stride/ && !strided || name == "count" && strided)
+            continue
+        type = kind == "fortran" || name ~ /^[abc]$/ || strided == (name == "count") ? "const void *" \
+             : name == "alpha" ? alpha : name == "beta" ? beta : name ~ /^trans/ ? "int " : "int64_t "
+        add(type, name, "batch." name " = " (type ~ /\*$/ ? "" : "&") name ";")
+    }
+}
+
 function integer(name)
 {
     return kind == "fortran" ? "clb_int(" name ", wide)" : "clb_c_int(" name ", wide)"
@@ -145,7 +166,10 @@ function work_of_sizes(    text)
 function put_functions(function_name, letters_of, first, last, has_work, alpha, beta,
                        i, f, type, lengths, ones, direct, result)
 {
-    list_arguments(has_work, alpha, beta)
+    if (batch)
+        list_batch(alpha, beta)
+    else
+        list_arguments(has_work, alpha, beta)
     result = kind == "lapacke" ? "int64_t" : "void"
     lengths = ones = ""
     for (i = 0; kind == "fortran" && i < letters; i++) {
@@ -159,11 +183,14 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
 
     print "\nstatic CLB_NOINLINE " result " " function_name "_decode("
     put(4, "struct clb_symbol *symbol, const struct clb_target *target, const void *caller, " parameters ")")
-    print "{\n    const bool wide = target->ilp64;"
+    print "{"
+    if (!batch)
+        print "    const bool wide = target->ilp64;"
     if (kind == "lapacke")
         print "    int64_t info = 0;"
     print "    struct clb_entry entry = clb_entry_for(symbol, target, caller);"
-    print "    struct clb_call *const call = &entry.call;"
+    print batch ? "    struct clb_batch batch = {0};\n    entry.batch = &batch;" \
+                : "    struct clb_call *const call = &entry.call;"
     for (i = 1; i <= statements; i++)
         put(4, decoding[i])
     if (kind == "lapacke")
@@ -172,7 +199,7 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
         print "    if (clb_route(&entry, NULL))\n        return;"
     if (composed) {
         print "    if (clb_next_is_composed(target)) {"
-        print "        clb_compose_gemmtr(&entry);"
+        print "        clb_compose(&entry);"
         print "        return;\n    }"
     }
     print "    const double begin = entry.timed ? clb_now() : 0;"
@@ -192,13 +219,15 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
     print "CLB_INLINE " result " " function_name "_enter("
     put(4, "struct clb_symbol *symbol, const void *caller, " parameters ")")
     print "{\n    const struct clb_target *target = clb_next_get_target(symbol, caller);"
-    print "    const bool wide = target->ilp64;"
-    put_sizes()
-    put(4, "if (" (composed ? "!clb_next_is_composed(target) && " : "") "clb_work_is_small(symbol, " work_of_sizes() "))")
-    put(8, (kind == "lapacke" ? "return " : "") direct)
-    if (kind != "lapacke")
-        print "    else"
-    put(kind == "lapacke" ? 4 : 8, (kind == "lapacke" ? "return " : "") function_name "_decode(symbol, target, caller, " arguments ");")
+    if (!batch) {
+        print "    const bool wide = target->ilp64;"
+        put_sizes()
+        put(4, "if (" (composed ? "!clb_next_is_composed(target) && " : "") "clb_work_is_small(symbol, " work_of_sizes() "))")
+        put(8, (kind == "lapacke" ? "return " : "") direct)
+        if (kind != "lapacke")
+            print "    else"
+    }
+    put(kind == "lapacke" || batch ? 4 : 8, (kind == "lapacke" ? "return " : "") function_name "_decode(symbol, target, caller, " arguments ");")
     print "}\n"
 
     for (i = 1; i <= length(letters_of); i++) {
@@ -215,7 +244,8 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
 
 function put_routine(    i, x, real_alpha, real_beta, group)
 {
-    composed = others ~ / /
+    batch = flags ~ /b/
+    composed = batch || others ~ / /
     name_of["t"] = signature ~ /T/ ? "transa" : "trans"
     checks = 0
     if (kind == "fortran") {

@@ -595,8 +595,8 @@ const struct clb_target *clb_next_search(struct clb_next_symbol *symbol, const v
 
 /* ---- names of routines ---- */
 
-/* The symbol of the same form for another routine, whose stem ends at a space. */
-static struct clb_next_symbol *find_other(const struct clb_symbol *symbol, const char *stem)
+/* Another routine of the same precision, whose stem ends at a space. */
+static clb_routine find_other(const struct clb_symbol *symbol, const char *stem)
 {
     const size_t length = strcspn(stem, " ");
     int r = 0;
@@ -605,14 +605,17 @@ static struct clb_next_symbol *find_other(const struct clb_symbol *symbol, const
             strncmp(clb_routines[r].stem, stem, length) != 0 ||
             clb_routines[r].stem[length] != '\0'))
         r++;
-    return &clb_symbol_at((clb_routine)r, clb_symbol_form(symbol))->next;
+    return (clb_routine)r;
 }
 
-/* Make the target of another symbol that of this one, for this caller only: others may reach a
- * library that has the symbol itself. Stored if the other symbol's target is. */
-static const struct clb_target *fallback(struct clb_next_symbol *symbol, const void *caller,
-                                         struct clb_next_symbol *other, unsigned number)
+/* Make the target of another routine's symbol of the same form that of this one, for this caller
+ * only: others may reach a library that has the symbol itself. Stored if the other's target is. */
+static const struct clb_target *fallback(struct clb_symbol *of, const void *caller,
+                                         clb_routine routine)
 {
+    const struct clb_routine_info *own = &clb_routines[of->routine], *info = &clb_routines[routine];
+    struct clb_next_symbol *symbol = &of->next;
+    struct clb_next_symbol *other = &clb_symbol_at(routine, clb_symbol_form(of))->next;
     const struct clb_target *found = clb_next_try(other, caller);
     const struct clb_target *target = found != NULL ? known_target(symbol, found->function) : NULL;
     if (found == NULL)
@@ -621,7 +624,10 @@ static const struct clb_target *fallback(struct clb_next_symbol *symbol, const v
         atomic_store(&symbol->dispatched, true);
     if (target == NULL) {
         struct clb_target copy = *found;
-        copy.fallback = number;
+        copy.fallback =
+            strcmp(own->signature, info->signature) == 0 && strcmp(own->flags, info->flags) == 0
+                ? CLB_SAME
+                : CLB_COMPOSED;
         target = add_target(symbol, &copy);
         clb_log(CLB_LOG_INFO, "%s -> %s's %s", symbol->name, found->library, other->name);
     }
@@ -646,8 +652,8 @@ const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const v
 {
     const struct clb_target *target = clb_next_search(&symbol->next, caller);
     const char *stem = clb_routines[symbol->routine].others;
-    for (unsigned number = 1; target == NULL && *stem != '\0'; number++) {
-        target = fallback(&symbol->next, caller, find_other(symbol, stem), number);
+    while (target == NULL && *stem != '\0') {
+        target = fallback(symbol, caller, find_other(symbol, stem));
         stem += strcspn(stem, " ");
         stem += *stem == ' ';
     }

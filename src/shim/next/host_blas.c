@@ -355,22 +355,19 @@ static const struct clb_target *same_abi(struct clb_next_symbol *symbol,
     return found != NULL && found->ilp64 == entry->target->ilp64 ? found : NULL;
 }
 
-bool clb_next_is_composed(const struct clb_target *target)
-{
-    return target->fallback == 2;
-}
-
 static bool hold_threads(const struct clb_host_blas *host, int count)
 {
     const struct clb_next_blas *next = host->context;
     return clb_next_hold_threads(next->main, count);
 }
 
-/* Of the kind: the routine that is called where it is of that kind, otherwise the first one. */
+/* Of the kind: the routine that is called where it is of that kind and no batch, otherwise the
+ * first one. */
 static clb_routine routine_of(clb_kind kind, bool adjoint, clb_routine called)
 {
     const struct clb_routine_info *info = &clb_routines[called];
-    return kind == info->kind && clb_routine_has_flag(called, 'l') == adjoint
+    return kind == info->kind && clb_routine_has_flag(called, 'l') == adjoint &&
+                   !clb_routine_has_flag(called, 'b')
                ? called
                : clb_routine_of(kind, info->precision, adjoint);
 }
@@ -387,7 +384,7 @@ void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entr
     const clb_routine called = symbol->routine;
     const clb_kind main = main_of(clb_routines[called].kind);
     const bool lapacke = symbol->next.abi == CLB_ABI_LAPACKE;
-    const bool composed = main == CLB_KIND_gemmtr && clb_next_is_composed(entry->target);
+    const bool composed = clb_next_is_composed(entry->target);
     const size_t form = fortran_form(symbol);
     const bool adjoint = clb_routine_has_flag(called, 'l');
     const struct clb_target *(*target)[2] = next->target;

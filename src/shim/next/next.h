@@ -26,7 +26,7 @@ struct clb_target {
     bool ilp64;          /* its integers are 64-bit */
     bool optimised;      /* it, or the BLAS that it calls, is an optimised library */
     const char *library; /* file name without its directory, for reports */
-    unsigned fallback;   /* 0, or the number of the routine's `others` that is used instead */
+    enum { CLB_OWN, CLB_SAME, CLB_COMPOSED } fallback; /* another name's: see `others` there */
     /* OpenBLAS's functions, in the library that has `function`; NULL: it has none, or no number for
      * the whole process to set, as with OpenMP. */
     void (*set_threads)(int count);
@@ -63,7 +63,7 @@ static inline const struct clb_target *clb_next_try(struct clb_next_symbol *symb
     const struct clb_target *target = atomic_load_explicit(&symbol->target, memory_order_acquire);
     if (target == NULL)
         target = clb_next_search(symbol, caller);
-    return target != NULL && target->fallback == 0 ? target : NULL;
+    return target != NULL && target->fallback == CLB_OWN ? target : NULL;
 }
 
 /* Whether the library that has `function` takes 64-bit integers, by its i?amax of that name. */
@@ -125,7 +125,8 @@ struct clb_entry {
     int layout;                      /* of C names; 0: a Fortran name */
     bool checks;                     /* C names of LAPACK: look for NaN in the input */
     struct clb_lapacke *lapacke;     /* route/lapacke.c's, of such a name; else NULL */
-    clb_scalar turned;               /* see clb_call_turn */
+    const struct clb_batch *batch; /* the arguments of a batch, from which `call` is set; or NULL */
+    clb_scalar turned;             /* see clb_call_turn */
 
     /* Set by clb_route where it declines the call. */
     bool timed;       /* the time that the next library takes is wanted: clb_next_end; */
@@ -185,8 +186,11 @@ static inline const struct clb_target *clb_next_get_target(struct clb_symbol *sy
  * function, or that of the next library. Ends the process when there is none. */
 void *clb_next_provide(const char *name);
 
-/* True when the target of xGEMMTR is xGEMM: the shim computes the routine by products. */
-bool clb_next_is_composed(const struct clb_target *target);
+/* True when the target of xGEMMTR or a batch is xGEMM: the shim computes it by products. */
+static inline bool clb_next_is_composed(const struct clb_target *target)
+{
+    return target->fallback == CLB_COMPOSED;
+}
 
 /* find.c: whether the next library's LAPACKE of the form of this name checks for NaN. */
 bool clb_next_checks_nan(const struct clb_symbol *symbol, const void *caller);

@@ -83,7 +83,10 @@ struct clb_cost_call clb_cost_describe(const struct clb_call *call)
                                  .m = (double)clb_call_size(call, sizes[0]),
                                  .n = (double)clb_call_size(call, sizes[1]),
                                  .k = (double)clb_call_size(call, sizes[2]),
+                                 .times = 1,
                                  .adjoint = clb_call_is_adjoint(call)};
+    if (clb_routine_has_flag(call->routine, 'b'))
+        cost.times = fmax(1, (double)call->nrhs);
     const bool reads_c = clb_call_reads_c(call);
     cost.work = clb_work_of(clb_routines[call->routine].row, cost.m, cost.n, cost.k);
     cost.order = clb_cost_order(cost.family, cost.work);
@@ -547,7 +550,7 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
         if (isnan(ratio) && side == CLB_SIDE_NEXT) /* or products */
             ratio = ratio_of(machine, side, CLB_KIND_gemm, 0, call->precision,
                              call->order * call->order * call->order, &other);
-        seconds[i] = side_seconds(machine, side, call) * (isnan(ratio) ? 1 : ratio);
+        seconds[i] = call->times * side_seconds(machine, side, call) * (isnan(ratio) ? 1 : ratio);
     }
     return (struct clb_prediction){seconds[CLB_SIDE_DEVICE], seconds[CLB_SIDE_NEXT], measured};
 }
@@ -587,9 +590,10 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
 {
     if (clb_prediction_is_known(prediction))
         return prediction->next - prediction->device;
-    const double next = isfinite(prediction->next) ? prediction->next
-                                                   : next_by_table(&machine->next, call->family,
-                                                                   call->precision, call->work);
+    const double next = isfinite(prediction->next)
+                            ? prediction->next
+                            : call->times * next_by_table(&machine->next, call->family,
+                                                          call->precision, call->work);
     const double by_any = is_cpu(machine->device) ? SAVED_BY_CPU : SAVED_BY_GPU;
     return (machine->next.optimised ? by_any : SAVED_PLAIN) * next;
 }
@@ -614,7 +618,8 @@ struct clb_time *clb_cost_measure(struct clb_profile *profile, clb_side side,
         return NULL;
     const struct clb_cost_call reference =
         reference_of(call->family, call->precision, shape, clb_cost_class_work(class));
-    seconds *= side_seconds(machine, side, &reference) / side_seconds(machine, side, call);
+    seconds *=
+        side_seconds(machine, side, &reference) / (call->times * side_seconds(machine, side, call));
     if (!isfinite(seconds))
         return NULL;
     struct clb_time *time = &profile->side[side].of[call->family][shape][call->precision][class];

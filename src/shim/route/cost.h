@@ -21,6 +21,7 @@ struct clb_cost_call {
     double work;    /* as in routines.def */
     double order;   /* of the square call of this work */
     double m, n, k; /* arguments of its formula */
+    double times;   /* so many such calls in one: see struct clb_call */
     double bytes;   /* that a device with memory of its own reads from the host and writes there */
     double written; /* of these */
     bool adjoint;   /* LQ */

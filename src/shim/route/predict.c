@@ -123,7 +123,7 @@ static bool start_pays(const struct clb_device *device, const struct clb_run *ru
     const double predicted = clb_cost_saved(&owner, &cost, &run->prediction);
     lock_saved();
     saved.paid =
-        saved.paid || saved.seconds + (cost.work == saved.work ? saved.last : predicted) >= price;
+        saved.paid || saved.seconds + (run->work == saved.work ? saved.last : predicted) >= price;
     const bool pays = saved.paid;
     clb_unlock(&saved.lock);
     return pays;
@@ -230,7 +230,7 @@ void clb_predict_learn_next(const struct clb_entry *entry, double seconds)
     seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
     if (entry->weighed) {
         const struct clb_prediction took = {.device = entry->on_device, .next = seconds};
-        add_saved(fmax(0, clb_cost_saved(&owner, &cost, &took)), cost.work);
+        add_saved(fmax(0, clb_cost_saved(&owner, &cost, &took)), cost.times * cost.work);
     }
     const struct clb_history_key key = clb_decide_key(entry, &next);
     const bool counts =

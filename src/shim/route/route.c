@@ -7,10 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define CLB_KIND(kind) extern const struct clb_ops clb_##kind##_ops;
-CLB_KIND_TABLE(CLB_KIND)
-#undef CLB_KIND
-
 static const struct clb_ops *const families[CLB_KINDS] = {
 #define CLB_KIND(kind) [CLB_KIND_##kind] = &clb_##kind##_ops,
     CLB_KIND_TABLE(CLB_KIND)
@@ -63,25 +59,11 @@ static double longest_standstill(const struct clb_run *run)
     return fmax(30, 100 * run->variant->flop_seconds * run->flops);
 }
 
-static int size_class_of(double work)
-{
-    int exponent = 0;
-    (void)frexp(work, &exponent);
-    const int edge = exponent < 0 ? 0 : exponent / 3;
-    return edge < CLB_VERIFY_CLASSES ? edge : CLB_VERIFY_CLASSES - 1;
-}
-
-/* Results of a routine and a size whose first use has passed are not verified again. */
+/* Each product of a batch is verified apart. */
 static clb_reason prepare_run(struct clb_run *run)
 {
-    const double share = clb_config_get()->verify;
     const clb_reason reason = clb_run_is_lapacke(run) ? clb_lapacke_open(run) : CLB_REASONS;
-    run->size_class = size_class_of(run->work);
-    const atomic_bool *passed = &clb_verify_passed[run->call->routine][run->size_class];
-    if (reason != CLB_REASONS || share == 0 ||
-        (share < 0 && atomic_load_explicit(passed, memory_order_relaxed)))
-        return reason;
-    return clb_verify_begin(run);
+    return reason != CLB_REASONS || run->entry->batch != NULL ? reason : clb_verify_begin(run);
 }
 
 /* How long other threads' calls wait for this one: times as long as was predicted, or seconds. */
@@ -126,6 +108,11 @@ static clb_reason run_and_learn(struct clb_run *run)
     return reason;
 }
 
+static bool is_one_product(const struct clb_run *run)
+{
+    return run->call->kind == CLB_KIND_gemm && run->entry->batch == NULL;
+}
+
 /* All code that may enter the driver: what it may do to the thread's state is undone. */
 static clb_reason run_on_device(struct clb_run *run)
 {
@@ -135,8 +122,7 @@ static clb_reason run_on_device(struct clb_run *run)
     clb_thread_inside = true;
     const double time_limit = clb_driver_set_time_limit(INFINITY);
     clb_reason reason = clb_decide_on_device(run);
-    if (reason == CLB_REASONS &&
-        (run->call->kind != CLB_KIND_gemm || !run->runtime->device.unified))
+    if (reason == CLB_REASONS && (!is_one_product(run) || !run->runtime->device.unified))
         clb_signals_let_through();
     if (reason == CLB_REASONS)
         reason = run_and_learn(run);
@@ -237,7 +223,9 @@ static void describe(struct clb_run *run)
     struct clb_entry *entry = run->entry;
     const struct clb_routine_info *routine = &clb_routines[entry->symbol->routine];
     clb_call_set_routine(call, entry->symbol->routine);
-    if (entry->symbol->next.abi == CLB_ABI_C && entry->layout == CLB_ROW_MAJOR)
+    if (entry->batch != NULL)
+        run->work = clb_batch_describe(entry);
+    else if (entry->symbol->next.abi == CLB_ABI_C && entry->layout == CLB_ROW_MAJOR)
         clb_call_turn(call, &entry->turned);
     if (clb_run_is_lapacke(run))
         clb_lapacke_decode(run);
@@ -245,7 +233,8 @@ static void describe(struct clb_run *run)
     run->m = clb_call_size(call, routine->sizes[0]);
     run->n = clb_call_size(call, routine->sizes[1]);
     run->k = clb_call_size(call, routine->sizes[2]);
-    run->work = clb_work_of(routine->row, (double)run->m, (double)run->n, (double)run->k);
+    if (entry->batch == NULL)
+        run->work = clb_work_of(routine->row, (double)run->m, (double)run->n, (double)run->k);
     if (run->m > 0 && run->n > 0 && run->k > 0)
         run->flops = run->work * (clb_precision_parts(call->precision) == 2 ? 8 : 2);
 }
@@ -264,7 +253,7 @@ static void open_host(struct clb_run *run, struct clb_next_blas *next)
 /* A product that the history knows needs the next library's functions only if the device fails. */
 static clb_reason try_device(struct clb_run *run, struct clb_next_blas *next)
 {
-    if (!run->is_known || !run->known.for_device || run->call->kind != CLB_KIND_gemm)
+    if (!run->is_known || !run->known.for_device || !is_one_product(run))
         open_host(run, next);
     const clb_reason reason = run_on_device(run);
     if (reason == CLB_REASONS && run->status != CLB_OK && run->host == NULL)
@@ -275,11 +264,12 @@ static clb_reason try_device(struct clb_run *run, struct clb_next_blas *next)
 bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
 {
     const struct clb_symbol *symbol = entry->symbol;
-    struct clb_run run = {.ops = families[clb_routines[symbol->routine].kind],
-                          .entry = entry,
-                          .call = &entry->call,
-                          .host = host,
-                          .stands_for = 1};
+    struct clb_run run = {
+        .ops = entry->batch != NULL ? &clb_batch_ops : families[clb_routines[symbol->routine].kind],
+        .entry = entry,
+        .call = &entry->call,
+        .host = host,
+        .stands_for = 1};
     struct clb_next_blas next;
     if (CLB_UNLIKELY(!atomic_load_explicit(&clb_route_is_configured, memory_order_acquire)))
         clb_route_configure();

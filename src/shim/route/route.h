@@ -49,9 +49,23 @@ void clb_route_end_declined(void);
  * next library's xerbla_ jumps out of the call. */
 void clb_next_end(const struct clb_entry *entry, double begin);
 
-/* complete.c: compute a declined call of xGEMMTR by the next library's xGEMM. Returns 0, or the
- * position of the first wrong argument in Fortran's list. */
+/* complete.c, batch.c: compute a declined call of xGEMMTR, or of a batch, by the next library's
+ * xGEMM. Returns 0, or the position of the first wrong argument in Fortran's list of xGEMMTR or
+ * xGEMM_BATCH. */
 int clb_route_compose_gemmtr(struct clb_entry *entry, struct clb_host_blas *host);
+int clb_route_compose_batch(struct clb_entry *entry, struct clb_host_blas *host);
+
+/* The arguments of xGEMM_BATCH, arrays with an element for each group, of a, b and c for each
+ * product; or of xGEMM_BATCH_STRIDED, one group, whose matrices are so many elements apart. */
+struct clb_batch {
+    const void *transa, *transb, *m, *n, *k, *alpha, *a, *lda, *stridea, *b, *ldb, *strideb, *beta,
+        *c, *ldc, *stridec; /* strides: NULL in groups */
+    const void *count;      /* of groups; NULL: one */
+    const void *sizes;      /* how many products they have */
+};
+/* Set the entry's call to a product of the group with the most work, or of a wrong one, and its
+ * nrhs. Returns the work of all. */
+double clb_batch_describe(struct clb_entry *entry);
 
 /* threshold.c: read the configuration and set every symbol's min_work; idempotent. */
 void clb_route_configure(void);
@@ -89,6 +103,11 @@ struct clb_ops {
 #define CLB_OPS(kind, run, complete, needs) \
     const struct clb_ops clb_##kind##_ops = {run, complete, needs}
 
+#define CLB_KIND(kind) extern const struct clb_ops clb_##kind##_ops;
+CLB_KIND_TABLE(CLB_KIND)
+#undef CLB_KIND
+extern const struct clb_ops clb_batch_ops;
+
 struct clb_run {
     const struct clb_ops *ops;
     struct clb_entry *entry;
@@ -118,6 +137,7 @@ struct clb_run {
     /* Set by `run`, and the status and seconds that it has taken. */
     clb_reason declined;   /* why run did nothing after all; CLB_REASONS: it did */
     size_t parts, written; /* the parts of the result, and how many of them are written */
+    size_t done, chunk;    /* of a batch, products that are written, and that failed together */
     double share;          /* share of the written parts' operations done by the device, 0 to 1 */
     const char *kernel;    /* NULL: the variant's name */
     struct clb_gemm_progress progress; /* of a result that is written in parts */
@@ -239,6 +259,7 @@ extern atomic_bool clb_verify_passed[CLB_ROUTINES][CLB_VERIFY_CLASSES];
  * Returns CLB_REASONS, or why the call is declined. end: after `complete`; false when the result is
  * wrong: the matrices are as they were, the device is quarantined, the call must be declined. */
 clb_reason clb_verify_begin(struct clb_run *run);
+bool clb_verify_is_due(struct clb_run *run); /* it may be; sets size_class */
 bool clb_verify_end(struct clb_run *run);
 void clb_verify_free(struct clb_run *run);
 

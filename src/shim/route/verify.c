@@ -95,9 +95,28 @@ void clb_verify_free(struct clb_run *run)
 
 /* ---- a call ---- */
 
+static int size_class_of(double work)
+{
+    int exponent = 0;
+    (void)frexp(work, &exponent);
+    const int edge = exponent < 0 ? 0 : exponent / 3;
+    return edge < CLB_VERIFY_CLASSES ? edge : CLB_VERIFY_CLASSES - 1;
+}
+
+/* Results of a routine and a size whose first use has passed are not verified again. */
+bool clb_verify_is_due(struct clb_run *run)
+{
+    const double share = clb_config_get()->verify;
+    run->size_class = size_class_of(run->work);
+    const atomic_bool *passed = &clb_verify_passed[run->call->routine][run->size_class];
+    return share > 0 || (share < 0 && !atomic_load_explicit(passed, memory_order_relaxed));
+}
+
 clb_reason clb_verify_begin(struct clb_run *run)
 {
     const double share = clb_config_get()->verify;
+    if (!clb_verify_is_due(run))
+        return CLB_REASONS;
     if (!(share < 0 ? is_first_use(run) : is_in_share(share)))
         return CLB_REASONS;
     clb_signals_let_through();

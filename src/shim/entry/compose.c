@@ -1,8 +1,10 @@
-/* xGEMMTR, also called xGEMMT. Libraries have it under one name, under both or not at all: then the
- * shim computes it by xGEMM (route/complete.c), and reports wrong arguments as the routine would,
- * to the error handler of the program or of the next library. SPDX-License-Identifier: BSD-3-Clause
+/* SPDX-License-Identifier: BSD-3-Clause
+ * xGEMMTR, also called xGEMMT, and batches of xGEMM. Libraries have the former under one name,
+ * under both or not at all, and few have the latter: then the shim computes them by xGEMM
+ * (route/complete.c, batch.c), and reports wrong arguments as the routine would, to the error
+ * handler of the program or of the next library.
  *
- * Source: Reference BLAS 3.12.1 xGEMMTR, cblas_xgemmtr; OpenBLAS and MKL xGEMMT. */
+ * Source: Reference BLAS 3.12.1 xGEMMTR, cblas_xgemmtr; OpenBLAS and MKL xGEMMT, xGEMM_BATCH. */
 #include "abi.h"
 #include "host/process.h"
 
@@ -60,24 +62,33 @@ static void report_argument(const struct clb_entry *entry, int position)
     }
 }
 
-/* The position of an argument in C's list, from its position in the decoded Fortran call. */
-static int position_in_c(int position, int layout)
+/* The position of an argument in the list of the name that was called, from its position in the
+ * decoded Fortran call of xGEMMTR or xGEMM_BATCH: rows exchange A and B, m and n. Strides are
+ * behind the leading dimensions. */
+static int position_in_list(const struct clb_entry *entry, int position)
 {
-    enum { TRANSA = 2, TRANSB = 3, LDA = 8, LDB = 10 };
-    static const int swapped[] = {[TRANSA] = TRANSB, [TRANSB] = TRANSA, [LDA] = LDB, [LDB] = LDA};
-    if (layout != CLB_ROW_MAJOR && layout != CLB_COL_MAJOR)
+    enum { LDA = 8, LDB = 10 };
+    static const int exchanged[2][LDB + 1] = {
+        {[2] = 3, [3] = 2, [LDA] = LDB, [LDB] = LDA},
+        {[1] = 2, [2] = 1, [3] = 4, [4] = 3, [LDA] = LDB, [LDB] = LDA}};
+    const bool rows = entry->layout == CLB_ROW_MAJOR;
+    const int *other = exchanged[entry->batch != NULL];
+    if (entry->layout != 0 && !rows && entry->layout != CLB_COL_MAJOR)
         return 1;
-    if (layout == CLB_ROW_MAJOR && position <= LDB && swapped[position] != 0)
-        position = swapped[position];
-    return position + 1;
+    if (rows && position <= LDB && other[position] != 0)
+        position = other[position];
+    if (entry->batch != NULL && entry->batch->count == NULL)
+        position += (position > LDA) + (position > LDB);
+    return position + (entry->layout != 0);
 }
 
-void clb_compose_gemmtr(struct clb_entry *entry)
+void clb_compose(struct clb_entry *entry)
 {
     const double begin = entry->timed ? clb_now() : 0;
-    const int wrong = clb_route_compose_gemmtr(entry, NULL);
+    const int wrong = entry->batch != NULL ? clb_route_compose_batch(entry, NULL)
+                                           : clb_route_compose_gemmtr(entry, NULL);
     if (entry->timed)
         clb_next_end(entry, begin);
     if (wrong != 0)
-        report_argument(entry, entry->layout == 0 ? wrong : position_in_c(wrong, entry->layout));
+        report_argument(entry, position_in_list(entry, wrong));
 }
