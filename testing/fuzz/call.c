@@ -7,6 +7,7 @@
 #include "fuzz.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,17 +127,25 @@ static void *find_name(const struct library *library, const struct fuzz_case *c,
     return find_symbol(library, name);
 }
 
-/* In the place of gemm3m a library that has none does gemm, with the same arguments. */
+static bool is_batch(const struct fuzz_case *c)
+{
+    return strchr(routines[c->value[FIELD_ROUTINE]].flags, BATCH) != NULL;
+}
+
+/* In the place of gemm3m a library that has none does gemm, with the same arguments, and in the
+ * place of a batch one product. */
 void *find_routine(const struct library *library, const struct fuzz_case *c)
 {
     const char *stem = routines[c->value[FIELD_ROUTINE]].name;
     void *found = find_name(library, c, stem);
-    return found == NULL && strcmp(stem, "gemm3m") == 0 ? find_name(library, c, "gemm") : found;
+    return found == NULL && (strcmp(stem, "gemm3m") == 0 || is_batch(c))
+               ? find_name(library, c, "gemm")
+               : found;
 }
 
 /* ---- arguments ---- */
 
-enum { ARGUMENTS = 20, FLOATING = 2 };
+enum { ARGUMENTS = 20, FLOATING = 2, MOST_PRODUCTS = 5 };
 
 /* What the call gets; what Fortran takes by address is in `numbers` and in `letters`. */
 struct arguments {
@@ -147,6 +156,7 @@ struct arguments {
     char letters[ARGUMENTS];
     const char *floating[FLOATING]; /* of C, by value */
     size_t floating_count;
+    struct batch *batch; /* NULL: one product, or it is none */
     int64_t *ipiv, info; /* in the caller's width */
     char *work;          /* and its size */
     int work_size;
@@ -278,6 +288,137 @@ static void add_argument(struct problem *p, struct arguments *a, char argument, 
     }
 }
 
+/* ---- batches ----
+ *
+ * The columns of C are divided into products. */
+
+/* The arguments of a batch, as its name takes them. */
+struct batch {
+    long width[2], count[2], groups; /* columns of a group's products, and their number */
+    int64_t integers[8][2];
+    char letters[2][2], scalars[2][32];
+    int numbers[2][2];
+    void *pointers[OPERANDS][MOST_PRODUCTS];
+};
+
+/* Two groups where the columns are not divided evenly; with strides one. */
+static void divide(const struct problem *p, struct batch *batch)
+{
+    const long n = p->c.value[FIELD_N];
+    const bool far = larger(p->operands[1].ld, p->operands[2].ld) > INT_MAX / larger(n, 1);
+    const long parts = far ? 1 : 1 + p->c.value[FIELD_SEED] % MOST_PRODUCTS;
+    const long width = larger(1, (n + parts - 1) / parts), rest = n % width;
+    batch->width[0] = batch->width[1] = width;
+    batch->count[0] = n / width;
+    if (is(p, STRIDED) || rest == 0) {
+        batch->groups = 1;
+        while (n % batch->width[0] != 0)
+            batch->width[0]++;
+        batch->count[0] = n == 0 ? 1 : n / batch->width[0];
+        batch->width[0] = n == 0 ? 0 : batch->width[0];
+        return;
+    }
+    batch->groups = 2;
+    batch->width[1] = rest;
+    batch->count[1] = 1;
+}
+
+/* Where the columns of a product begin in an operand. */
+static char *columns_at(const struct problem *p, int operand, long col)
+{
+    const struct operand *x = &p->operands[operand];
+    const bool by_rows = operand == 1 && trans_letter(p, FIELD_TRANSB) != 'N';
+    return operand == 0 || x->rows == 0 || x->cols == 0 ? x->data
+           : by_rows                                    ? element(p, x, col, 0)
+                                                        : element(p, x, 0, col);
+}
+
+static void put_integer(const struct arguments *a, int64_t *array, long index, long value)
+{
+    const int narrow = (int)value;
+    if (a->wide)
+        array[index] = value;
+    else
+        memcpy((char *)array + (size_t)index * sizeof narrow, &narrow, sizeof narrow);
+}
+
+static void fill_batch(const struct problem *p, const struct arguments *a, struct batch *batch)
+{
+    const size_t size = element_size(p);
+    const long *value = p->c.value;
+    long at = 0, col = 0;
+    for (long g = 0; g < batch->groups; g++) {
+        const long integers[] = {value[FIELD_M],    batch->width[g],   value[FIELD_K],
+                                 p->operands[0].ld, p->operands[1].ld, p->operands[2].ld,
+                                 batch->count[g],   batch->groups};
+        for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+            put_integer(a, batch->integers[i], g, integers[i]);
+        for (int t = 0; t < 2; t++) {
+            const char letter = letter_of(p, "tT"[t]);
+            batch->letters[t][g] = (char)(letter + (value[FIELD_LETTERS] ? 'a' - 'A' : 0));
+            batch->numbers[t][g] = number_of('t', letter);
+            memcpy(batch->scalars[t] + (size_t)g * size, t == 0 ? p->alpha : p->beta, size);
+        }
+        for (long i = 0; i < batch->count[g]; i++, at++, col += batch->width[g]) {
+            for (int x = 0; x < OPERANDS; x++)
+                batch->pointers[x][at] = columns_at(p, x, col);
+        }
+    }
+}
+
+/* In elements, from one product to the next. */
+static int stride_of(const struct problem *p, const struct batch *batch, int operand)
+{
+    const char *first = batch->pointers[operand][0];
+    const char *second = batch->count[0] > 1 ? batch->pointers[operand][1] : first;
+    return (int)((second - first) / (long)element_size(p));
+}
+
+static void add_strided(struct problem *p, struct arguments *a, const struct batch *batch)
+{
+    static const char letters[] = "tTmnk*AB+C";
+    for (const char *argument = letters; *argument != '\0'; argument++) {
+        if (*argument == 'n')
+            add_number(p, a, (int)batch->width[0]);
+        else
+            add_argument(p, a, *argument, false);
+        if (strchr("ABC", *argument) != NULL)
+            add_number(p, a, stride_of(p, batch, *argument - 'A'));
+    }
+    add_number(p, a, (int)batch->count[0]);
+}
+
+static void add_groups(const struct problem *p, struct arguments *a, const struct batch *batch)
+{
+    const bool fortran = p->c.value[FIELD_FORM] == FORM_FORTRAN;
+    for (int t = 0; t < 2; t++)
+        add_pointer(a, fortran ? (const void *)batch->letters[t] : batch->numbers[t]);
+    for (int i = 0; i < 3; i++)
+        add_pointer(a, batch->integers[i]);
+    add_pointer(a, batch->scalars[0]);
+    for (int x = 0; x < OPERANDS; x++) {
+        if (x == 2)
+            add_pointer(a, batch->scalars[1]);
+        add_pointer(a, batch->pointers[x]);
+        add_pointer(a, batch->integers[3 + x]);
+    }
+    add_number(p, a, (int)batch->groups);
+    add_pointer(a, batch->integers[6]);
+    a->characters += fortran ? 2 : 0;
+}
+
+static void add_batch(struct problem *p, struct arguments *a, struct batch *batch)
+{
+    divide(p, batch);
+    fill_batch(p, a, batch);
+    if (is(p, STRIDED))
+        add_strided(p, a, batch);
+    else
+        add_groups(p, a, batch);
+}
+
+/* ---- all arguments ---- */
+
 static void make_arguments(struct problem *p, struct arguments *a)
 {
     const long form = p->c.value[FIELD_FORM], invalid = p->c.value[FIELD_INVALID];
@@ -287,7 +428,10 @@ static void make_arguments(struct problem *p, struct arguments *a)
                    invalid == 1                                  ? 99
                    : form == FORM_ROWS || form == FORM_WORK_ROWS ? 101
                                                                  : 102);
-    for (const char *argument = p->routine->signature; *argument != '\0'; argument++)
+    if (a->batch != NULL)
+        add_batch(p, a, a->batch);
+    for (const char *argument = p->routine->signature; *argument != '\0' && a->batch == NULL;
+         argument++)
         add_argument(p, a, *argument, invalid == argument - p->routine->signature + 2);
     /* The lengths of letters, which Fortran passes at the end. */
     for (size_t i = 0; form == FORM_FORTRAN && i < a->characters; i++)
@@ -410,6 +554,9 @@ void call_routine(struct problem *p, const struct library *library)
     struct arguments a = {.wide = schemes[p->c.value[FIELD_NAMES]].wide ||
                                   (library->wide && p->c.value[FIELD_NAMES] == 0)};
     void *function = find_routine(library, &p->c);
+    struct batch batch;
+    if (is_batch(&p->c) && function == find_name(library, &p->c, p->routine->name))
+        a.batch = &batch;
     put_integers(p, &a);
     if (signature_has(p->routine, 'w') && !looks_for_nan(p)) {
         call_with_work(p, function, &a);

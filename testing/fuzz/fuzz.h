@@ -45,8 +45,8 @@ struct fuzz_case {
  * functions that are given the workspace and look for no NaN. */
 enum form { FORM_FORTRAN, FORM_COLS, FORM_ROWS, FORM_WORK_COLS, FORM_WORK_ROWS };
 
-/* dgemm_; dgemm_64_, cblas_dgemm64_; the same with the reference's cblas_dgemm_64; scipy_dgemm_;
- * scipy_dgemm_64_. */
+/* dgemm_; dgemm_64_, cblas_dgemm64_; MKL's dgemm_64, and the reference's cblas_dgemm_64;
+ * scipy_dgemm_; scipy_dgemm_64_. */
 enum { NAMES = 5, GROUPS = 3 };
 
 /* Groups of forms: Fortran, by value, by value with a workspace. A bit of what may be drawn. */
@@ -86,8 +86,16 @@ struct precision {
 extern const struct precision precisions[4];
 
 /* Flags of routines.def: A (or the matrix that is made) is Hermitian rather than symmetric;
- * reflectors are in rows, conjugated; alpha or beta is real also in complex precisions. */
-enum { HERMITIAN = 'h', ADJOINT = 'l', REAL_ALPHA = '*', REAL_BETA = '+' };
+ * reflectors are in rows, conjugated; alpha or beta is real also in complex precisions; a batch,
+ * and one with strides. */
+enum {
+    HERMITIAN = 'h',
+    ADJOINT = 'l',
+    REAL_ALPHA = '*',
+    REAL_BETA = '+',
+    BATCH = 'b',
+    STRIDED = 's'
+};
 
 enum content {
     CONTENT_ANY,

@@ -240,9 +240,12 @@ static void call_target(const struct clb_target *target, const struct clb_call *
              list[17], list[18], list[19]);
 }
 
-/* The library's own function, or one of the same arguments that computes the same. */
+/* The library's own function, or one of the same arguments that computes the same. A batch's
+ * product is xGEMM's. */
 static const struct clb_target *find_target(clb_routine routine)
 {
+    if (clb_routine_has_flag(routine, 'b'))
+        routine = clb_routine_of(CLB_KIND_gemm, clb_routines[routine].precision, false);
     const struct clb_routine_info *info = &clb_routines[routine];
     const struct clb_target *found = clb_next_try(&clb_symbol_at(routine, 0)->next, a_caller());
     for (int r = 0; found == NULL && r < CLB_ROUTINES; r++) {

@@ -109,6 +109,9 @@ static function *find(int abi, const char *routine, const char *suffix, bool wid
 #define LACK_gemm3m , NO_ROW
 #define LACK_gemmtr , NO_ROW
 #define LACK_gemmt  , NO_ROW
+/* What no library of Debian 12 has. */
+#define LACK_gemm_batch         , NO_ROW
+#define LACK_gemm_batch_strided , NO_ROW
 
 #define CHOOSE_ROW(...) SECOND(__VA_ARGS__, ROW, )
 #define NO_ROW(stem, precisions, library)
