@@ -181,7 +181,7 @@ static int run_child(const char *threads)
     for (size_t routine = 0; routine < CLB_ROUTINES; routine++) {
         const struct clb_routine_info *info = &clb_routines[routine];
         const char letter[] = {BENCH_PRECISIONS[info->precision], '\0'};
-        if (!bench_is_listed(options.routines, info->stem) ||
+        if (!bench_is_listed(options.routines, info->stem) || strchr(info->flags, 'b') != NULL ||
             !bench_is_listed(common.precisions, letter))
             continue;
         for (const char *sizes = common.sizes; bench_next_number(&sizes, &n);)

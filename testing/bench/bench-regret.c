@@ -167,7 +167,8 @@ static void draw(uint64_t seed, size_t count, double most_bytes, double most_wor
                                         (double)clb_call_size(&call, info->sizes[1]),
                                         (double)clb_call_size(&call, info->sizes[2])) *
                             (clb_precision_parts(call.precision) == 2 ? 4 : 1);
-        if (work > most_work || bytes_of(&call) > most_bytes || dlsym(names, name) == NULL)
+        if (work > most_work || bytes_of(&call) > most_bytes || dlsym(names, name) == NULL ||
+            clb_routine_has_flag(routine, 'b'))
             continue;
         printf("%s %s %zu %zu %zu %zu %g\n", info->name, letters, call.m, call.n, call.k, call.nrhs,
                work);
