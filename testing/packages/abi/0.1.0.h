@@ -1,4 +1,5 @@
-/* clblas_shim.h: control and reporting API of clblas-shim.
+/* SPDX-License-Identifier: BSD-3-Clause
+ * clblas_shim.h: control and reporting API of clblas-shim.
  *
  * The BLAS and LAPACK routines need no header of ours: declare them as for any other library. A
  * program that may run without the shim looks these functions up with dlsym. */
