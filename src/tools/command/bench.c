@@ -340,7 +340,7 @@ int clb_command_bench(int argc, char **argv)
     for (int i = first; i < argc; i++) {
         int routine = 0;
         while (routine < CLB_ROUTINES && (!clb_is_named(argv[i], clb_routines[routine].name) ||
-                                          clb_routine_has_flag(routine, 'b')))
+                                          clb_routine_has_flag((clb_routine)routine, 'b')))
             routine++;
         if (routine == CLB_ROUTINES)
             return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
